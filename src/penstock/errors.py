@@ -1,0 +1,63 @@
+"""The errors that Penstock raises. Each says what was expected, what came, where, and what to do.
+
+PenstockError
+├── SchemaError             (ValueError)   a value, a type or a schema that does not fit
+├── CorruptionError         (ValueError)   bytes that are damaged: path, offset, record
+│   └── IndexMismatchError                 an index that does not belong to its shard
+├── RecordIndexError        (IndexError)   a position outside of a shard or a batch
+├── StorageError            (OSError)      a file or an object that cannot be read or written
+└── MissingDependencyError  (ImportError)  an optional package that is not installed
+"""
+
+from __future__ import annotations
+
+
+class PenstockError(Exception):
+    """Every error of this package is one."""
+
+
+class SchemaError(PenstockError, ValueError):
+    """A value, a type or a schema that does not fit: `message - at where. hint`."""
+
+    def __init__(self, message: str, where: str = "", hint: str = "") -> None:
+        super().__init__(message + (f" - at {where}" if where else "") + (f". {hint}" if hint else ""))
+        self.where = where
+        self.hint = hint
+
+
+class CorruptionError(PenstockError, ValueError):
+    """Damaged bytes: `message - at FILE, offset N, record K`, as far as each is known."""
+
+    def __init__(
+        self, message: str, path: str | None = None, offset: int | None = None, record: int | None = None
+    ) -> None:
+        place = ", ".join(
+            ([] if path is None else [path])
+            + ([] if offset is None else [f"offset {offset}"])
+            + ([] if record is None else [f"record {record}"])
+        )
+        super().__init__(f"{message} - at {place}" if place else message)
+        self.path = path
+        self.offset = offset
+        self.record = record
+
+
+class IndexMismatchError(CorruptionError):
+    """An index that does not belong to its shard. Delete it: the next open makes a new one."""
+
+
+class RecordIndexError(PenstockError, IndexError):
+    """A position outside of a shard, or of a batch."""
+
+
+class StorageError(PenstockError, OSError):
+    """A file or an object that cannot be read or written."""
+
+
+class MissingDependencyError(PenstockError, ImportError):
+    """An optional package that is not installed."""
+
+    @classmethod
+    def needed(cls, package: str, purpose: str, extra: str) -> MissingDependencyError:
+        """The one sentence for it, with the pip line: `purpose` in the plural, as in "bfloat16 fields"."""
+        return cls(f"{purpose} need the package {package}: pip install penstock[{extra}]", name=package)
