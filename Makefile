@@ -1,0 +1,86 @@
+# Penstock's commands. Each makes the environment that it needs; the first run of each fetches and compiles, later runs
+# and other clones reuse that (uv's and cargo's caches, and ~/.cache/penstock).
+
+PYTHON ?= python3
+FUZZ_SECONDS ?= 600
+PYTEST_ARGS ?=
+LOCKED := $(if $(CI),--locked)
+
+export PYTHON
+unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV PYTHONPATH PYTHONHOME
+
+.DEFAULT_GOAL := help
+.PHONY: help demo dev test test-all lint format bench fuzz docs wheel lock clean
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## build penstock and take the tour (light: no TensorFlow, no torch)
+	@scripts/need rust
+	@scripts/venv demo
+	@scripts/install demo --release $(LOCKED)
+	@.venv-demo/bin/python examples/demo.py
+
+test: ## run the quick tests, Rust and Python, against the real peers
+	@scripts/need rust test
+	@scripts/venv test
+	@scripts/install test --release $(LOCKED)
+	scripts/shared cargo test --quiet $(LOCKED) -p penstock-core
+	.venv-test/bin/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-all: ## run all the tests, the slow ones too
+	@scripts/need rust test
+	@scripts/venv test
+	@scripts/install test --release $(LOCKED)
+	scripts/shared cargo test --quiet $(LOCKED) -p penstock-core
+	.venv-test/bin/python -m pytest $(PYTEST_ARGS)
+
+dev: ## compile the Rust quickly, unoptimized, into .venv-test: then run pytest there
+	@scripts/need rust test
+	@scripts/venv test
+	@scripts/install test
+
+lint: ## check style and types: ruff, mypy, rustfmt, clippy
+	@scripts/need rust lint
+	@scripts/venv lint
+	.venv-lint/bin/ruff check .
+	.venv-lint/bin/ruff format --check .
+	.venv-lint/bin/mypy
+	cargo fmt --all --check
+	scripts/shared cargo clippy --quiet $(LOCKED) --workspace --all-targets -- -D warnings
+
+format: ## rewrite the sources in the project's style
+	@scripts/need rust lint
+	@scripts/venv lint
+	.venv-lint/bin/ruff check --fix --exit-zero .
+	.venv-lint/bin/ruff format .
+	cargo fmt --all
+
+bench: ## measure against the peers; fails when a promised ratio is missed
+	@scripts/need rust test
+	@scripts/venv test
+	@scripts/install test --release $(LOCKED)
+	.venv-test/bin/python -m benchmarks $(BENCH_ARGS)
+
+fuzz: ## fuzz every target for FUZZ_SECONDS (600) each
+	@scripts/need rust fuzz
+	@$(PYTHON) scripts/fuzz --each $(FUZZ_SECONDS)
+
+docs: ## build the documentation into site/
+	@scripts/need
+	@scripts/venv docs
+	.venv-docs/bin/mkdocs build --strict --quiet
+
+wheel: ## build the wheel, for any Python from 3.10 on, into dist/
+	@scripts/need rust
+	@scripts/venv demo
+	scripts/shared .venv-demo/bin/maturin build --release $(LOCKED) --out dist
+
+lock: ## choose the newest versions of what we test and build with
+	@scripts/need
+	scripts/lock
+
+clean: ## remove what was made in this clone (the shared cache stays)
+	rm -rf .venv-* build dist site target fuzz/target .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -f src/penstock/_core*.so
+	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
