@@ -1,0 +1,1 @@
+"""The contenders, one file each. A module here imports its library inside the functions that run in its own process."""

@@ -1,0 +1,206 @@
+"""TensorFlow: tf.data, tf.train.Example and tf.io.TFRecordWriter. It also writes the shards that both sides read."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.data import BATCH, GENERATED, Artifact, Columns, Data, check, examples
+from benchmarks.rows import Job, Setting
+
+
+def start(threads: int) -> Any:
+    """TensorFlow, held to a number of threads."""
+    import tensorflow
+
+    tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
+    tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
+    return tensorflow
+
+
+def records_w1(rows: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+    """One message for each dict. Lists of Python numbers go into a message twice as fast as arrays do."""
+    from tensorflow.train import Example, Feature, Features, FloatList, Int64List
+
+    for row in rows:
+        feature = {
+            "cat": Feature(int64_list=Int64List(value=row["cat"].tolist())),
+            "dense": Feature(float_list=FloatList(value=row["dense"].tolist())),
+            "label": Feature(int64_list=Int64List(value=[row["label"]])),
+        }
+        yield Example(features=Features(feature=feature)).SerializeToString()
+
+
+def records_w1_reused(columns: Columns) -> Iterator[bytes]:
+    """One message for all rows, its lists filled anew: faster than what TensorFlow's own pages show."""
+    from tensorflow.train import Example
+
+    example = Example()
+    feature = example.features.feature
+    cat, dense, label = (
+        feature["cat"].int64_list.value,
+        feature["dense"].float_list.value,
+        feature["label"].int64_list.value,
+    )
+    for row in zip(columns["cat"], columns["dense"], columns["label"].tolist(), strict=True):
+        cat[:] = row[0].tolist()
+        dense[:] = row[1].tolist()
+        label[:] = [row[2]]
+        yield example.SerializeToString()
+
+
+def records_w2(columns: Columns) -> Iterator[bytes]:
+    """One message for each row of tokens."""
+    from tensorflow.train import Example, Feature, Features, Int64List
+
+    for start, stop in itertools.pairwise(columns["row_splits"]):
+        tokens = Feature(int64_list=Int64List(value=columns["values"][start:stop].tolist()))
+        yield Example(features=Features(feature={"tokens": tokens})).SerializeToString()
+
+
+def records_w3(rows: Iterable[tuple[bytes, int]]) -> Iterator[bytes]:
+    """One message for each file and its label."""
+    from tensorflow.train import BytesList, Example, Feature, Features, Int64List
+
+    for image, label in rows:
+        feature = {
+            "image": Feature(bytes_list=BytesList(value=[image])),
+            "label": Feature(int64_list=Int64List(value=[label])),
+        }
+        yield Example(features=Features(feature=feature)).SerializeToString()
+
+
+def files_w3(data: Data) -> list[tuple[bytes, int]]:
+    """The files of W3 with their labels."""
+    return list(zip(data.images(), data.columns("w3")["label"].tolist(), strict=True))
+
+
+def write_records(path: Path, records: Iterable[bytes]) -> int:
+    """Write a shard; returns how many records it has."""
+    import tensorflow
+
+    count = 0
+    with tensorflow.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+            count += 1
+    return count
+
+
+def _make_w1(data: Data, path: Path) -> None:
+    write_records(path, records_w1(examples(data.columns("w1"))))
+
+
+def _make_w2(data: Data, path: Path) -> None:
+    write_records(path, records_w2(data.columns("w2")))
+
+
+def _make_w3(data: Data, path: Path) -> None:
+    write_records(path, records_w3(files_w3(data)))
+
+
+SHARD = {
+    "w1": Artifact("w1.tfrecord", _make_w1, (GENERATED["w1"],)),
+    "w2": Artifact("w2.tfrecord", _make_w2, (GENERATED["w2"],)),
+    "w3": Artifact("w3.tfrecord", _make_w3, (GENERATED["w3"],)),
+}
+
+
+def check_size(data: Data, workload: str, path: Path) -> None:
+    """Raise unless a shard is as long as the one that TensorFlow wrote of the same data."""
+    expected, got = data.path(SHARD[workload]).stat().st_size, path.stat().st_size
+    if expected != got:
+        raise ValueError(f"{path.name}: expected {expected} bytes, got {got}")
+
+
+def dataset(setting: Setting, workload: str) -> Any:
+    """The pipeline that TensorFlow's guide to performance leads to: batch, parse the batch, prefetch."""
+    tf = start(setting.threads)
+    features = {
+        "w1": {
+            "cat": tf.io.FixedLenFeature([26], tf.int64),
+            "dense": tf.io.FixedLenFeature([13], tf.float32),
+            "label": tf.io.FixedLenFeature([], tf.int64),
+        },
+        "w2": {"tokens": tf.io.RaggedFeature(tf.int64)},
+        "w3": {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)},
+    }[workload]
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = setting.threads
+    return (
+        tf.data.TFRecordDataset(str(setting.data.path(SHARD[workload])))
+        .batch(BATCH[workload])
+        .map(lambda records: tf.io.parse_example(records, features), num_parallel_calls=tf.data.AUTOTUNE)
+        .prefetch(tf.data.AUTOTUNE)
+        .with_options(options)
+    )
+
+
+def decode(workload: str) -> Callable[[Setting], Job]:
+    """A whole shard into batches of tensors, which are left as they are: to turn them into NumPy arrays costs more."""
+
+    def build(setting: Setting) -> Job:
+        batches = dataset(setting, workload)
+        count = getattr(setting.data.size, workload)
+
+        def run() -> int:
+            for _ in batches:
+                pass
+            return int(count)
+
+        return Job(run, lambda: check(setting.data.columns(workload), map(generated, batches)))
+
+    return build
+
+
+def generated(batch: dict[str, Any]) -> Columns:
+    """A parsed batch in the form in which the data was generated."""
+    if "tokens" in batch:
+        tokens = batch["tokens"]
+        return {"values": tokens.values.numpy(), "row_splits": tokens.row_splits.numpy()}
+    columns = {name: column.numpy() for name, column in batch.items()}
+    if "image" in columns:
+        files = columns.pop("image").tolist()
+        columns["values"] = np.frombuffer(b"".join(files), np.uint8)
+        columns["row_splits"] = np.cumsum([0, *map(len, files)])
+    return columns
+
+
+def write_w1_columns(setting: Setting) -> Job:
+    """Messages from the rows of W1's columns."""
+    columns = setting.data.columns("w1")
+    return _write_job(setting, "w1", lambda: records_w1(examples(columns)))
+
+
+def write_w1_examples(setting: Setting) -> Job:
+    """Messages from the dicts of W1."""
+    rows = examples(setting.data.columns("w1"))
+    return _write_job(setting, "w1", lambda: records_w1(rows))
+
+
+def write_w1_reused(setting: Setting) -> Job:
+    """One message for all rows of W1."""
+    columns = setting.data.columns("w1")
+    return _write_job(setting, "w1", lambda: records_w1_reused(columns))
+
+
+def write_w3(setting: Setting) -> Job:
+    """Messages from the files of W3."""
+    rows = files_w3(setting.data)
+    return _write_job(setting, "w3", lambda: records_w3(rows))
+
+
+def _write_job(setting: Setting, workload: str, records: Callable[[], Iterable[bytes]]) -> Job:
+    start(setting.threads)
+    path = setting.scratch / f"{workload}.tfrecord"
+
+    def checked() -> None:
+        write_records(path, records())
+        check_size(setting.data, workload, path)
+        path.unlink()
+
+    return Job(lambda: write_records(path, records()), checked, path.unlink)

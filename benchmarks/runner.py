@@ -1,0 +1,216 @@
+"""Runs rows: one process for each contender, their repetitions in turns, never two at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from benchmarks.data import SIZES, Data
+from benchmarks.report import Comparison, Measured, RowResult
+from benchmarks.rows import OURS, Row
+from benchmarks.verdict import ratio, spread, verdict
+from benchmarks.worker import Assignment
+
+DEADLINE = 900.0  # seconds that one command may take
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to measure."""
+
+    size: str
+    cache: Path
+    repetitions: int = 7
+    seconds: float = 0.5  # at least so long is each repetition
+    threads: int = 2
+
+
+class NotMeasuredError(Exception):
+    """Why a contender has no figure."""
+
+
+class WorkerProcess:
+    """The process of one contender."""
+
+    def __init__(self, plan: Plan, row: Row, contender: str, scratch: Path) -> None:
+        assignment: Assignment = {
+            "row": row.name,
+            "contender": contender,
+            "size": plan.size,
+            "cache": str(plan.cache),
+            "scratch": str(scratch),
+            "threads": plan.threads,
+        }
+        self.errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - closed at exit
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.worker", json.dumps(assignment)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            env=environment(plan.threads),
+        )
+
+    def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
+        """Send a command and wait for its answer."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        watchdog = threading.Timer(DEADLINE, self.process.kill)
+        watchdog.start()
+        try:
+            self.process.stdin.write(json.dumps({"command": command, **arguments}) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            watchdog.cancel()
+        if not line:
+            raise NotMeasuredError(f"its process ended with {self.process.wait()}: {self._last_words()}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise NotMeasuredError(answer["error"])
+        return answer
+
+    def _last_words(self) -> str:
+        self.errors.seek(0)
+        lines = self.errors.read().strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def __enter__(self) -> WorkerProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.process.kill()
+        self.process.communicate()
+        self.errors.close()
+
+
+def environment(threads: int) -> dict[str, str]:
+    """The environment of a worker: every library that asks is told the same number of threads."""
+    names = ("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+    root = Path(__file__).resolve().parent.parent
+    return {
+        **os.environ,
+        **dict.fromkeys(names, str(threads)),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")])),
+    }
+
+
+def measure(row: Row, plan: Plan, progress: Progress) -> RowResult:
+    """Measure one row. A contender that can not run gets the reason in place of figures."""
+    plan.cache.mkdir(parents=True, exist_ok=True)
+    figures: dict[str, list[float]] = {}
+    reasons: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="scratch-", dir=plan.cache) as scratch, ExitStack() as stack:
+        workers: dict[str, WorkerProcess] = {}
+
+        def open_worker(name: str) -> WorkerProcess:
+            folder = Path(scratch) / str(list(row.contenders).index(name))
+            folder.mkdir(exist_ok=True)
+            return WorkerProcess(plan, row, name, folder)
+
+        for name in row.contenders:
+            progress(f"{row.name}: {name} starts")
+            try:
+                _make_needs(row, name, plan, open_worker)
+                if not row.fresh:
+                    workers[name] = stack.enter_context(open_worker(name))
+                    workers[name].ask("start")
+                figures[name] = []
+            except NotMeasuredError as error:
+                reasons[name] = str(error)
+        for repetition in range(plan.repetitions):
+            for name in list(figures):
+                progress(f"{row.name}: {name}, {repetition + 1} of {plan.repetitions}")
+                try:
+                    if row.fresh:
+                        with open_worker(name) as worker:
+                            worker.ask("start")
+                            answer = worker.ask("run")
+                    else:
+                        answer = workers[name].ask("run", seconds=plan.seconds)
+                    figures[name].append(answer["figure"])
+                except NotMeasuredError as error:
+                    reasons[name] = str(error)
+                    del figures[name]
+    return result(row, figures, reasons)
+
+
+def _make_needs(row: Row, name: str, plan: Plan, open_worker: Callable[[str], WorkerProcess]) -> None:
+    """Make the files that a contender needs, in a process of their own."""
+    data = Data(SIZES[plan.size], plan.cache)
+    if all(data.path(artifact).exists() for artifact in row.contenders[name].needs):
+        return
+    with open_worker(name) as worker:
+        worker.ask("make")
+
+
+def result(row: Row, figures: dict[str, list[float]], reasons: dict[str, str]) -> RowResult:
+    """The row's result: medians, and ours compared with every peer and with the limit."""
+    contenders: dict[str, Measured] = {}
+    for name in row.contenders:
+        if name in figures:
+            values = figures[name]
+            contenders[name] = {"figures": values, "median": statistics.median(values), "spread": spread(values)}
+        else:
+            contenders[name] = {"not_measured": reasons[name]}
+    return {
+        "name": row.name,
+        "title": row.title,
+        "unit": row.unit,
+        "contenders": contenders,
+        "comparisons": compare(row, figures, reasons) if OURS in row.contenders else [],
+    }
+
+
+def compare(row: Row, figures: dict[str, list[float]], reasons: dict[str, str]) -> list[Comparison]:
+    """Ours against each peer in turn, and against the limit if the row has one."""
+    comparisons: list[Comparison] = []
+    for peer in row.peers:
+        target = row.targets.get(peer)
+        must, aim = (target.must, target.aim) if target else (None, None)
+        missing = next((name for name in (OURS, peer) if name not in figures), None)
+        if missing:
+            comparisons.append(_unknown(peer, must, aim, missing, reasons[missing]))
+            continue
+        times, width = ratio(figures[OURS], figures[peer], less_is_better=row.fresh)
+        comparisons.append(_known(peer, must, aim, times, width, verdict(times, width, must, aim)))
+    if row.limit:
+        must, aim = row.limit.must, row.limit.aim
+        if OURS in figures:
+            ours = statistics.median(figures[OURS])
+            width = spread(figures[OURS])
+            reached = verdict(must / ours, width, 1, must / aim if aim else None)
+            comparisons.append(_known(None, must, aim, None, width, reached))
+        else:
+            comparisons.append(_unknown(None, must, aim, OURS, reasons[OURS]))
+    return comparisons
+
+
+def _known(
+    peer: str | None, must: float | None, aim: float | None, times: float | None, width: float, reached: str
+) -> Comparison:
+    return {"peer": peer, "must": must, "aim": aim, "ratio": times, "spread": width, "verdict": reached}
+
+
+def _unknown(peer: str | None, must: float | None, aim: float | None, who: str, reason: str) -> Comparison:
+    text = f"not measured: {reason}" if who == peer else f"not measured: {who}: {reason}"
+    return {"peer": peer, "must": must, "aim": aim, "ratio": None, "spread": None, "verdict": text}

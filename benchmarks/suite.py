@@ -1,0 +1,13 @@
+"""Every row of the table, in order. A new group of rows is a new file, added here."""
+
+from __future__ import annotations
+
+from benchmarks import rows_records
+from benchmarks.rows import Row
+
+ROWS: tuple[Row, ...] = (*rows_records.ROWS,)
+
+
+def row(name: str) -> Row:
+    """The row of that name."""
+    return next(row for row in ROWS if row.name == name)
