@@ -62,9 +62,9 @@ bench: ## measure against the peers; fails when a promised ratio is missed
 	@scripts/install test --release $(LOCKED)
 	.venv-test/bin/python -m benchmarks $(BENCH_ARGS)
 
-fuzz: ## fuzz every target for FUZZ_SECONDS (600) each
+fuzz: ## fuzz every target for FUZZ_SECONDS (600) each, or for FUZZ_TOTAL seconds in all
 	@scripts/need rust fuzz
-	@$(PYTHON) scripts/fuzz --each $(FUZZ_SECONDS)
+	@$(PYTHON) scripts/fuzz $(if $(FUZZ_TOTAL),--total $(FUZZ_TOTAL),--each $(FUZZ_SECONDS))
 
 docs: ## build the documentation into site/
 	@scripts/need

@@ -1,0 +1,87 @@
+"""What a newcomer pays: the size of the base install, and the time of the first import."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+
+BASE_MB = 150
+IMPORT_SECONDS = 0.15
+
+# What `import penstock` must leave alone: frameworks, optional packages, and what only the command line shows.
+NOT_IMPORTED = [
+    "PIL", "array_record", "click", "etils", "fsspec", "google.protobuf", "grain", "h5py", "jax", "ml_dtypes", "obstore",
+    "pandas", "pyarrow", "ray", "requests", "rich", "tensorflow", "tensorflow_datasets", "torch", "webdataset", "xarray",
+]  # fmt: skip
+
+TOOLS = Path(sys.executable).parent
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    """The command's output. It inherits nothing that changes what Python imports or how."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def clean_python(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of a new environment that holds the wheel and what it requires, at the locked versions."""
+    if not (TOOLS / "uv").exists() or not (TOOLS / "maturin").exists():
+        pytest.skip("uv and maturin are not beside this Python; `make test` puts them there")
+    wheels = tmp_path_factory.mktemp("wheels")
+    venv = tmp_path_factory.mktemp("clean") / "venv"
+    run(root / "scripts" / "shared", TOOLS / "maturin", "build", "--quiet", "--release", "--out", wheels, cwd=root)
+    run(TOOLS / "uv", "venv", "--quiet", "--python", sys.executable, venv)
+    python = venv / "bin" / "python"
+    locked = root / "requirements" / "demo.txt"
+    run(TOOLS / "uv", "pip", "install", "--quiet", "--python", python, "--constraints", locked, *wheels.iterdir())
+    return python
+
+
+@pytest.mark.timeout(400)  # a second, unless the release build is still to be made
+def test_the_base_install_is_small(clean_python: Path) -> None:
+    venv = clean_python.parent.parent
+    sizes = {path: path.stat().st_size for path in venv.rglob("*") if path.is_file() and not path.is_symlink()}
+    total = sum(sizes.values()) / 1e6
+    largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:5]
+    assert total < BASE_MB, f"{total:.0f} MB; the largest files: {', '.join(path.name for path in largest)}"
+
+
+def test_the_base_install_works_by_itself(clean_python: Path, tmp_path: Path) -> None:
+    said = run(clean_python, "-c", "import penstock; print(penstock.crc32c(b'123456789'))", cwd=tmp_path)
+    assert int(said) == 0xE3069283
+    assert "verify" in run(clean_python.parent / "penstock", "--help", cwd=tmp_path)
+
+
+def test_the_base_install_needs_numpy_and_the_command_line_only() -> None:
+    base = [line for line in requires("penstock") or [] if "extra ==" not in line]
+    assert sorted(line.split(">=")[0] for line in base) == ["click", "numpy", "rich"]
+
+
+def test_import_is_quick() -> None:
+    code = "import time; start = time.perf_counter(); import penstock; print(time.perf_counter() - start)"
+    best = min(float(run(sys.executable, "-c", code)) for _ in range(7))
+    assert best < IMPORT_SECONDS, f"`import penstock` takes {best:.3f} s at best; see python -X importtime"
+
+
+def test_import_brings_no_framework() -> None:
+    code = f"import penstock, sys; print([name for name in {NOT_IMPORTED} if name in sys.modules])"
+    assert run(sys.executable, "-c", code).strip() == "[]"
+
+
+def test_import_starts_nothing() -> None:
+    code = "import threading, penstock; print(threading.active_count(), len(__import__('os').listdir('/proc/self/task')))"
+    if not Path("/proc/self/task").is_dir():
+        pytest.skip("threads are counted in /proc")
+    python_threads, all_threads = map(int, run(sys.executable, "-c", code).split())
+    before = "import numpy, os; print(len(os.listdir('/proc/self/task')))"  # NumPy's own linear algebra has a pool
+    assert python_threads == 1
+    assert all_threads == int(run(sys.executable, "-c", before))
