@@ -64,12 +64,12 @@ bench: ## measure against the peers; fails when a promised ratio is missed
 
 fuzz: ## fuzz every target for FUZZ_SECONDS (600) each, or for FUZZ_TOTAL seconds in all
 	@scripts/need rust fuzz
-	@$(PYTHON) scripts/fuzz $(if $(FUZZ_TOTAL),--total $(FUZZ_TOTAL),--each $(FUZZ_SECONDS))
+	@$(PYTHON) scripts/fuzz.py $(if $(FUZZ_TOTAL),--total $(FUZZ_TOTAL),--each $(FUZZ_SECONDS))
 
 docs: ## build the documentation into site/
 	@scripts/need
 	@scripts/venv docs
-	.venv-docs/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 
 wheel: ## build the wheel, for any Python from 3.10 on, into dist/
 	@scripts/need rust

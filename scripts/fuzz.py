@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every fuzz target: scripts/fuzz (--each SECONDS | --total SECONDS) [TARGET ...].
+"""Runs every fuzz target: scripts/fuzz.py (--each SECONDS | --total SECONDS) [TARGET ...].
 
 A target's inputs are fuzz/seeds/TARGET (kept in the repository) and fuzz/corpus/TARGET (what earlier runs found).
 Fails on a finding and says which file reproduces it.
