@@ -281,6 +281,9 @@ class Schema(Mapping[str, "Field | Schema"]):
         except KeyError:
             raise KeyError(f"no field {reprlib.repr(name)}. {_known(name, self._fields)}") from None
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._fields
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
 
@@ -665,6 +668,8 @@ def _unnest(value: list[Any] | tuple[Any, ...]) -> tuple[list[Any], tuple[int, .
 
 
 def _coerce(field: Field, value: Any, levels: int, where: str) -> Any:
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        value = value.tolist()
     if levels > 1:
         if not isinstance(value, (list, tuple)) and not (isinstance(value, np.ndarray) and value.ndim):
             raise _mismatch(field, value, where)
@@ -762,13 +767,15 @@ def _coerce_python(field: Field, items: list[Any], where: str, value: Any) -> np
 
 def _class_indices(classes: tuple[str, ...], value: Any, where: str) -> Any:
     """A label may be given by the name of its class."""
-    if isinstance(value, str):
-        if value not in classes:
-            raise SchemaError(f"unknown class {reprlib.repr(value)}", where, _known(value, classes, "classes"))
-        return classes.index(value)
-    if isinstance(value, np.ndarray) and value.dtype.kind in "UO":
+    if isinstance(value, np.ndarray) and value.dtype.kind == "U":
         value = value.tolist()
-    return [_class_indices(classes, item, where) for item in value] if isinstance(value, (list, tuple)) else value
+
+    def index(item: Any) -> Any:
+        if isinstance(item, str) and item not in classes:
+            raise SchemaError(f"unknown class {reprlib.repr(item)}", where, _known(item, classes, "classes"))
+        return classes.index(item) if isinstance(item, str) else item
+
+    return _map_nested(index, value)
 
 
 def _check_labels(classes: tuple[str, ...], array: np.ndarray[Any, Any], where: str) -> None:
