@@ -1,0 +1,540 @@
+//! From records whose columns are found to columns in memory.
+
+use bytemuck::Pod;
+use half::f16;
+use libdeflater::{DecompressionError, Decompressor};
+
+use crate::columns::{Buffer, Column};
+use crate::error::{Error, Result};
+use crate::example::{byte_strings, malformed, Cell, Feature, Walked};
+use crate::plan::{Dtype, Encoding, List, Missing, Spec};
+use crate::wire::{count_varints, each_varint};
+
+/// Deflate turns one byte into at most this many, so a stream of n bytes can't hold more than n times as much.
+const MAX_INFLATION: usize = 1032;
+
+impl Walked<'_, '_> {
+    /// How many records.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Decodes column `column` into memory of its own.
+    pub fn column(&self, column: usize) -> Result<Column> {
+        self.lane(column).decode()
+    }
+
+    /// The size of a column whose rows are all there and of one length: what [`Walked::fill`] needs.
+    pub fn fixed_bytes(&self, column: usize) -> Option<usize> {
+        let spec = &self.plan.specs()[column];
+        if spec.missing == Missing::Mask {
+            return None;
+        }
+        spec.row_bytes()?.checked_mul(self.rows)
+    }
+
+    /// Decodes a column of [`Walked::fixed_bytes`] into `out`, which must have that size and be aligned for the dtype.
+    pub fn fill(&self, column: usize, out: &mut [u8]) -> Result<()> {
+        let lane = self.lane(column);
+        lane.check_sizes()?;
+        lane.fill_rows(out, None)
+    }
+
+    fn lane(&self, column: usize) -> Lane<'_, '_> {
+        Lane {
+            spec: &self.plan.specs()[column],
+            cells: self.cells.get(column..).unwrap_or(&[]),
+            stride: self.plan.specs().len(),
+            parsed: &self.parsed,
+        }
+    }
+}
+
+/// One column's cells over all rows.
+pub(crate) struct Lane<'a, 'r> {
+    pub(crate) spec: &'a Spec,
+    pub(crate) cells: &'a [Cell<'r>],
+    pub(crate) stride: usize,
+    pub(crate) parsed: &'a [Feature<'r>],
+}
+
+impl<'a, 'r> Lane<'a, 'r> {
+    fn rows(&self) -> impl ExactSizeIterator<Item = (usize, Cell<'r>)> + 'a {
+        self.cells.iter().step_by(self.stride).copied().enumerate()
+    }
+
+    fn place(&self, row: usize, error: Error) -> Error {
+        error.in_record(row as u64).in_field(&self.spec.key)
+    }
+
+    pub(crate) fn decode(&self) -> Result<Column> {
+        match (self.spec.dtype, self.spec.row_bytes()) {
+            (Dtype::Bytes, _) => self.decode_strings(),
+            (_, Some(row_bytes)) => {
+                self.check_sizes()?;
+                let mut values = Buffer::numbers(row_bytes * self.rows().len());
+                let mut present = self.present();
+                self.fill_rows(values.bytes_mut(), present.as_deref_mut())?;
+                Ok(Column { values, value_splits: None, row_splits: None, present })
+            }
+            (_, None) => self.decode_ragged(),
+        }
+    }
+
+    /// A mask to fill in, if the plan asks for one: all present until a row turns out to be missing.
+    fn present(&self) -> Option<Vec<u8>> {
+        (self.spec.missing == Missing::Mask).then(|| vec![1; self.rows().len()])
+    }
+
+    /// Refuses rows that can't have the declared size, before anything is allocated by it.
+    fn check_sizes(&self) -> Result<()> {
+        let (Some(count), Some(row_bytes)) = (self.spec.count, self.spec.row_bytes()) else { return Ok(()) };
+        for (row, cell) in self.rows() {
+            let possible = match (cell, self.spec.encoding) {
+                (Cell::Packed(List::Ints, packed), Encoding::None) => packed.len() >= count,
+                (Cell::Packed(List::Floats, packed), Encoding::None) => packed.len() == 4 * count,
+                (Cell::Packed(_, packed), Encoding::Bytes) => packed.len() >= row_bytes,
+                (Cell::Packed(_, packed), Encoding::Zlib) => packed.len().saturating_mul(MAX_INFLATION) >= row_bytes,
+                (Cell::Parsed(number), Encoding::None) => self.parsed[number].len() == count,
+                _ => true,
+            };
+            if !possible {
+                return Err(self.place(row, self.wrong_size(cell)));
+            }
+        }
+        Ok(())
+    }
+
+    fn fill_rows(&self, out: &mut [u8], mut present: Option<&mut [u8]>) -> Result<()> {
+        let row_bytes = self.spec.row_bytes().unwrap_or(0);
+        if row_bytes * self.rows().len() != out.len() {
+            return Err(Error::usage(format!("expected room for {} rows, got {} bytes", self.rows().len(), out.len())));
+        }
+        match (self.spec.encoding, self.spec.dtype) {
+            (Encoding::None, dtype) => dispatch(dtype, Fill { lane: self, out, splits: None, present })?,
+            (encoding, _) => {
+                let mut inflater = Decompressor::new();
+                for (row, cell) in self.rows() {
+                    let slot = &mut out[row * row_bytes..(row + 1) * row_bytes];
+                    let filled = match self.single(cell) {
+                        Ok(None) => self.fill_missing(slot).map(|there| mark(&mut present, row, there)),
+                        Ok(Some(value)) if encoding == Encoding::Zlib => inflate_exactly(&mut inflater, value, slot),
+                        Ok(Some(value)) if value.len() == row_bytes => {
+                            slot.copy_from_slice(value);
+                            Ok(())
+                        }
+                        Ok(Some(value)) => Err(self.wrong_bytes(value.len())),
+                        Err(error) => Err(error),
+                    };
+                    filled.map_err(|error| self.place(row, error))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the row of a record that lacks the column; says whether it counts as there.
+    fn fill_missing(&self, slot: &mut [u8]) -> Result<bool> {
+        match &self.spec.missing {
+            Missing::Refuse => Err(self.absent()),
+            Missing::Mask => {
+                slot.fill(0);
+                Ok(false)
+            }
+            Missing::Default(row) => {
+                slot.copy_from_slice(row);
+                Ok(true)
+            }
+        }
+    }
+
+    fn decode_ragged(&self) -> Result<Column> {
+        if self.spec.encoding != Encoding::None {
+            return self.decode_ragged_bytes();
+        }
+        let mut present = self.present();
+        let mut splits = Vec::with_capacity(self.rows().len() + 1);
+        let mut total = 0usize;
+        splits.push(0);
+        for (row, cell) in self.rows() {
+            let count = match cell {
+                Cell::Packed(list, _) if list != self.spec.list() => Err(self.wrong_list(list)),
+                Cell::Packed(List::Ints, packed) => Ok(count_varints(packed)),
+                Cell::Packed(_, packed) if packed.len() % 4 == 0 => Ok(packed.len() / 4),
+                Cell::Packed(_, _) => Err(self.broken()),
+                Cell::Parsed(number) => match self.parsed[number].list() {
+                    Some(list) if list == self.spec.list() => Ok(self.parsed[number].len()),
+                    Some(list) => Err(self.wrong_list(list)),
+                    None => Err(self.absent()),
+                },
+                Cell::Missing => match &self.spec.missing {
+                    Missing::Refuse => Err(self.absent()),
+                    Missing::Default(row) => Ok(row.len() / self.spec.dtype.width()),
+                    Missing::Mask => Ok(0),
+                },
+            };
+            total += count.map_err(|error| self.place(row, error))?;
+            splits.push(total as i64);
+        }
+        let mut values = Buffer::numbers(total * self.spec.dtype.width());
+        let (out, mask) = (values.bytes_mut(), present.as_deref_mut());
+        dispatch(self.spec.dtype, Fill { lane: self, out, splits: Some(&splits), present: mask })?;
+        Ok(Column { values, value_splits: None, row_splits: Some(splits), present })
+    }
+
+    fn decode_ragged_bytes(&self) -> Result<Column> {
+        let width = self.spec.dtype.width();
+        let mut present = self.present();
+        let mut splits = vec![0];
+        let mut all: Vec<u8> = Vec::new();
+        let mut inflater = Decompressor::new();
+        for (row, cell) in self.rows() {
+            let start = all.len();
+            let added = match self.single(cell) {
+                Err(error) => Err(error),
+                Ok(Some(value)) if self.spec.encoding == Encoding::Zlib => inflate_all(&mut inflater, value, &mut all),
+                Ok(Some(value)) => {
+                    all.extend_from_slice(value);
+                    Ok(())
+                }
+                Ok(None) => match &self.spec.missing {
+                    Missing::Refuse => Err(self.absent()),
+                    Missing::Mask => {
+                        mark(&mut present.as_deref_mut(), row, false);
+                        Ok(())
+                    }
+                    Missing::Default(default) => {
+                        all.extend_from_slice(default);
+                        Ok(())
+                    }
+                },
+            };
+            added.map_err(|error| self.place(row, error))?;
+            if (all.len() - start) % width != 0 {
+                return Err(self.place(row, self.wrong_bytes(all.len() - start)));
+            }
+            splits.push((all.len() / width) as i64);
+        }
+        let mut values = Buffer::numbers(all.len());
+        values.bytes_mut().copy_from_slice(&all);
+        Ok(Column { values, value_splits: None, row_splits: Some(splits), present })
+    }
+
+    fn decode_strings(&self) -> Result<Column> {
+        let rows = self.rows().len();
+        let mut present = self.present();
+        let sizes = self.cells.iter().step_by(self.stride).map(|cell| match cell {
+            Cell::Packed(List::Bytes, message) => message.len(),
+            _ => 0,
+        });
+        let mut values = Vec::with_capacity(sizes.sum());
+        let mut value_splits = Vec::with_capacity(rows + 1);
+        let mut row_splits = self.spec.count.is_none().then(|| vec![0]);
+        value_splits.push(0);
+        for (row, cell) in self.rows() {
+            let before = value_splits.len();
+            let mut push = |value: &[u8]| {
+                values.extend_from_slice(value);
+                value_splits.push(values.len() as i64);
+            };
+            let added = match cell {
+                Cell::Packed(List::Bytes, message) => {
+                    byte_strings(message).try_for_each(|value| value.map(&mut push)).map_err(malformed)
+                }
+                Cell::Packed(list, _) => Err(self.wrong_list(list)),
+                Cell::Parsed(number) => match &self.parsed[number] {
+                    Feature::Bytes(strings) => {
+                        strings.iter().copied().for_each(&mut push);
+                        Ok(())
+                    }
+                    other => Err(other.list().map_or_else(|| self.absent(), |list| self.wrong_list(list))),
+                },
+                Cell::Missing => match &self.spec.missing {
+                    Missing::Refuse => Err(self.absent()),
+                    Missing::Default(value) => {
+                        push(value);
+                        Ok(())
+                    }
+                    Missing::Mask => {
+                        (0..self.spec.count.unwrap_or(0)).for_each(|_| push(&[]));
+                        mark(&mut present.as_deref_mut(), row, false);
+                        Ok(())
+                    }
+                },
+            };
+            added.map_err(|error| self.place(row, error))?;
+            let got = value_splits.len() - before;
+            match (self.spec.count, &mut row_splits) {
+                (Some(count), _) if got != count => return Err(self.place(row, self.wrong_count(got))),
+                (_, Some(splits)) => splits.push(value_splits.len() as i64 - 1),
+                _ => {}
+            }
+        }
+        Ok(Column { values: Buffer::Strings(values), value_splits: Some(value_splits), row_splits, present })
+    }
+
+    /// The one byte string of a cell, `None` when the cell is missing.
+    fn single(&self, cell: Cell<'r>) -> Result<Option<&'r [u8]>> {
+        let (first, count) = match cell {
+            Cell::Missing => return Ok(None),
+            Cell::Packed(List::Bytes, message) => {
+                let mut first = None;
+                let mut count = 0;
+                for value in byte_strings(message) {
+                    first.get_or_insert(value.map_err(malformed)?);
+                    count += 1;
+                }
+                (first, count)
+            }
+            Cell::Packed(list, _) => return Err(self.wrong_list(list)),
+            Cell::Parsed(number) => match &self.parsed[number] {
+                Feature::Bytes(strings) => (strings.first().copied(), strings.len()),
+                other => return Err(other.list().map_or_else(|| self.absent(), |list| self.wrong_list(list))),
+            },
+        };
+        match first {
+            Some(value) if count == 1 => Ok(Some(value)),
+            _ => Err(Error::schema(format!("expected one byte string that holds the values, got {count}"))),
+        }
+    }
+
+    fn absent(&self) -> Error {
+        let advice = "Mark the field optional or give it a default, if records may lack it.";
+        Error::schema(format!("expected {}, got no such feature", self.spec.describe())).advise(advice)
+    }
+
+    fn wrong_list(&self, got: List) -> Error {
+        Error::schema(format!(
+            "expected {} in a {}, got a {}",
+            self.spec.describe(),
+            self.spec.list().name(),
+            got.name()
+        ))
+    }
+
+    fn wrong_count(&self, got: usize) -> Error {
+        Error::schema(format!("expected {}, got {got}", self.spec.describe()))
+            .advise("Declare an unknown dimension (?) if the number differs from record to record.")
+    }
+
+    fn wrong_bytes(&self, got: usize) -> Error {
+        let width = self.spec.dtype.width();
+        Error::schema(format!("expected {} of {width} bytes each, got {got} bytes", self.spec.describe()))
+    }
+
+    fn broken(&self) -> Error {
+        Error::corrupt(format!("expected a packed {}, got broken bytes", self.spec.list().name()))
+    }
+
+    /// Why a row that has not the declared size hasn't.
+    fn wrong_size(&self, cell: Cell<'r>) -> Error {
+        match cell {
+            Cell::Packed(list, _) if list != self.spec.list() => self.wrong_list(list),
+            Cell::Packed(List::Ints, packed) => self.wrong_count(count_varints(packed)),
+            Cell::Packed(List::Floats, packed) if packed.len() % 4 == 0 => self.wrong_count(packed.len() / 4),
+            Cell::Packed(List::Floats, _) => self.broken(),
+            Cell::Packed(List::Bytes, packed) => self.wrong_bytes(packed.len()),
+            Cell::Parsed(number) => match self.parsed[number].list() {
+                Some(list) if list != self.spec.list() => self.wrong_list(list),
+                _ => self.wrong_count(self.parsed[number].len()),
+            },
+            Cell::Missing => self.absent(),
+        }
+    }
+
+    /// Writes one row of list values into `slots`, each through `convert`.
+    #[inline(always)]
+    fn put_row<T: Pod>(&self, cell: Cell<'r>, slots: &mut [T], convert: &impl Convert<T>) -> Result<bool> {
+        match cell {
+            Cell::Packed(List::Ints, packed) if self.spec.list() == List::Ints => {
+                let mut free = slots.iter_mut();
+                let whole = each_varint(packed, |value| match (free.next(), convert.int(value as i64)) {
+                    (Some(slot), Some(value)) => {
+                        *slot = value;
+                        true
+                    }
+                    _ => false,
+                });
+                if !whole || free.len() != 0 {
+                    return Err(self.wrong_ints(packed, slots.len()));
+                }
+            }
+            Cell::Packed(List::Floats, packed) if self.spec.list() == List::Floats => {
+                if packed.len() != slots.len() * 4 {
+                    return Err(self.wrong_size(cell));
+                }
+                for (slot, bytes) in slots.iter_mut().zip(packed.chunks_exact(4)) {
+                    *slot = convert.float(f32::from_le_bytes(bytes.try_into().expect("four bytes")));
+                }
+            }
+            Cell::Packed(list, _) => return Err(self.wrong_list(list)),
+            Cell::Parsed(number) => match &self.parsed[number] {
+                Feature::Ints(values) if self.spec.list() == List::Ints && values.len() == slots.len() => {
+                    for (slot, &value) in slots.iter_mut().zip(values) {
+                        *slot = convert.int(value).ok_or_else(|| self.out_of_range(value))?;
+                    }
+                }
+                Feature::Floats(values) if self.spec.list() == List::Floats && values.len() == slots.len() => {
+                    slots.iter_mut().zip(values).for_each(|(slot, &value)| *slot = convert.float(value));
+                }
+                _ => return Err(self.wrong_size(cell)),
+            },
+            Cell::Missing => return self.fill_missing(bytemuck::cast_slice_mut(slots)),
+        }
+        Ok(true)
+    }
+
+    #[cold]
+    fn wrong_ints(&self, packed: &[u8], expected: usize) -> Error {
+        let mut values = Vec::new();
+        let whole = each_varint(packed, |value| {
+            values.push(value as i64);
+            true
+        });
+        match values.iter().find(|&&value| !self.spec.dtype.holds(value)) {
+            _ if !whole => self.broken(),
+            _ if values.len() != expected => self.wrong_count(values.len()),
+            Some(&value) => self.out_of_range(value),
+            None => self.broken(),
+        }
+    }
+
+    #[cold]
+    fn out_of_range(&self, value: i64) -> Error {
+        Error::schema(format!(
+            "expected {}, got {value}, which {} can't hold",
+            self.spec.describe(),
+            self.spec.dtype.name()
+        ))
+        .advise("Declare a wider dtype.")
+    }
+}
+
+#[inline]
+fn mark(present: &mut Option<&mut [u8]>, row: usize, there: bool) {
+    if let (Some(present), false) = (present, there) {
+        present[row] = 0;
+    }
+}
+
+fn not_zlib(value: &[u8]) -> Error {
+    Error::corrupt(format!("expected a zlib stream, got {} bytes that are not one", value.len()))
+}
+
+fn inflate_exactly(inflater: &mut Decompressor, value: &[u8], slot: &mut [u8]) -> Result<()> {
+    match inflater.zlib_decompress(value, slot) {
+        Ok(length) if length == slot.len() => Ok(()),
+        Ok(length) => Err(Error::schema(format!("expected {} bytes in the zlib stream, got {length}", slot.len()))),
+        Err(DecompressionError::InsufficientSpace) => {
+            Err(Error::schema(format!("expected {} bytes in the zlib stream, got more", slot.len())))
+        }
+        Err(DecompressionError::BadData) => Err(not_zlib(value)),
+    }
+}
+
+/// Appends what a zlib stream of unknown size holds: tries again with more room, never more than deflate can fill.
+fn inflate_all(inflater: &mut Decompressor, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    let start = out.len();
+    let most = value.len().saturating_mul(MAX_INFLATION);
+    let mut room = value.len().saturating_mul(4).min(most);
+    loop {
+        out.resize(start + room, 0);
+        match inflater.zlib_decompress(value, &mut out[start..]) {
+            Ok(length) => {
+                out.truncate(start + length);
+                return Ok(());
+            }
+            Err(DecompressionError::InsufficientSpace) if room < most => room = room.saturating_mul(4).min(most),
+            Err(_) => return Err(not_zlib(value)),
+        }
+    }
+}
+
+impl Dtype {
+    /// Whether an int64 on the wire fits: uint64 is stored bit for bit.
+    fn holds(self, value: i64) -> bool {
+        match self {
+            Dtype::Bool => (0..2).contains(&value),
+            Dtype::Int8 => i8::try_from(value).is_ok(),
+            Dtype::Int16 => i16::try_from(value).is_ok(),
+            Dtype::Int32 => i32::try_from(value).is_ok(),
+            Dtype::Uint8 => u8::try_from(value).is_ok(),
+            Dtype::Uint16 => u16::try_from(value).is_ok(),
+            Dtype::Uint32 => u32::try_from(value).is_ok(),
+            _ => true,
+        }
+    }
+}
+
+/// From a value on the wire to an element in memory.
+trait Convert<T> {
+    fn int(&self, value: i64) -> Option<T>;
+    fn float(&self, value: f32) -> T;
+}
+
+/// A conversion given by its two functions.
+struct By<I, F>(I, F);
+
+impl<T, I: Fn(i64) -> Option<T>, F: Fn(f32) -> T> Convert<T> for By<I, F> {
+    #[inline(always)]
+    fn int(&self, value: i64) -> Option<T> {
+        self.0(value)
+    }
+    #[inline(always)]
+    fn float(&self, value: f32) -> T {
+        self.1(value)
+    }
+}
+
+/// Work to be done for one element type.
+trait ForDtype {
+    fn run<T: Pod>(self, convert: &impl Convert<T>) -> Result<()>;
+}
+
+fn dispatch(dtype: Dtype, work: impl ForDtype) -> Result<()> {
+    fn ints<T: TryFrom<i64> + Pod>(work: impl ForDtype) -> Result<()> {
+        work.run(&By(|value| T::try_from(value).ok(), |_| T::zeroed()))
+    }
+    match dtype {
+        Dtype::Int64 => work.run(&By(Some, |_| 0i64)),
+        Dtype::Uint64 => work.run(&By(|value| Some(value as u64), |_| 0u64)),
+        Dtype::Bool => work.run(&By(|value| u8::try_from(value).ok().filter(|&bit| bit < 2), |_| 0u8)),
+        Dtype::Int8 => ints::<i8>(work),
+        Dtype::Int16 => ints::<i16>(work),
+        Dtype::Int32 => ints::<i32>(work),
+        Dtype::Uint8 => ints::<u8>(work),
+        Dtype::Uint16 => ints::<u16>(work),
+        Dtype::Uint32 => ints::<u32>(work),
+        Dtype::Float32 => work.run(&By(|_| None, |value: f32| value)),
+        Dtype::Float64 => work.run(&By(|_| None, f64::from)),
+        Dtype::Float16 => work.run(&By(|_| None, |value| f16::from_f32(value).to_bits())),
+        Dtype::Bfloat16 | Dtype::Bytes => Err(Error::usage(format!("expected numbers, got {}", dtype.name()))),
+    }
+}
+
+fn typed<T: Pod>(out: &mut [u8]) -> Result<&mut [T]> {
+    bytemuck::try_cast_slice_mut(out).map_err(|_| Error::usage("expected memory aligned for the dtype"))
+}
+
+/// Fills all rows of a list column, of one length or as `splits` say.
+struct Fill<'l, 'a, 'r> {
+    lane: &'l Lane<'a, 'r>,
+    out: &'l mut [u8],
+    splits: Option<&'l [i64]>,
+    present: Option<&'l mut [u8]>,
+}
+
+impl ForDtype for Fill<'_, '_, '_> {
+    fn run<T: Pod>(mut self, convert: &impl Convert<T>) -> Result<()> {
+        let count = self.lane.spec.count.unwrap_or(0);
+        let mut rest = typed::<T>(self.out)?;
+        for (row, cell) in self.lane.rows() {
+            let length = self.splits.map_or(count, |splits| (splits[row + 1] - splits[row]) as usize);
+            let slots;
+            (slots, rest) = rest.split_at_mut(length);
+            let there = self.lane.put_row(cell, slots, convert).map_err(|error| self.lane.place(row, error))?;
+            mark(&mut self.present, row, there);
+        }
+        Ok(())
+    }
+}

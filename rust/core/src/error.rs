@@ -1,0 +1,191 @@
+//! One error type: a kind, a sentence, and the place.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The result of anything in this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong, as far as a caller must tell errors apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The bytes are not what the format says they must be.
+    Corrupt,
+    /// The bytes are well formed, but not what the schema says.
+    Schema,
+    /// A record number that does not exist.
+    OutOfRange,
+    /// An index file that is damaged or belongs to another shard.
+    Sidecar,
+    /// The operating system refused; the code is its `errno`, when there is one.
+    Io(Option<i32>),
+    /// The caller asked for something that makes no sense.
+    Usage,
+}
+
+/// An error: its kind, what was expected and found, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Inner {
+    kind: Kind,
+    message: String,
+    advice: Option<String>,
+    path: Option<PathBuf>,
+    offset: Option<u64>,
+    record: Option<u64>,
+    field: Option<String>,
+}
+
+impl Error {
+    /// An error of this kind; `message` says what was expected and what was found.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Error(Box::new(Inner {
+            kind,
+            message: message.into(),
+            advice: None,
+            path: None,
+            offset: None,
+            record: None,
+            field: None,
+        }))
+    }
+
+    /// Bytes that break the format.
+    pub fn corrupt(message: impl Into<String>) -> Self {
+        Error::new(Kind::Corrupt, message)
+    }
+
+    /// Bytes that break the schema.
+    pub fn schema(message: impl Into<String>) -> Self {
+        Error::new(Kind::Schema, message)
+    }
+
+    /// A call that makes no sense.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Error::new(Kind::Usage, message)
+    }
+
+    /// An error of the operating system while doing `what`.
+    pub fn io(what: &str, error: &std::io::Error) -> Self {
+        Error::new(Kind::Io(error.raw_os_error()), format!("{what}: {error}"))
+    }
+
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.0.advice.get_or_insert(advice.into());
+        self
+    }
+
+    /// Adds the file, unless a deeper place is known already.
+    #[must_use]
+    pub fn in_file(mut self, path: &Path) -> Self {
+        self.0.path.get_or_insert_with(|| path.to_path_buf());
+        self
+    }
+
+    /// Adds the byte offset of the frame.
+    #[must_use]
+    pub fn at_offset(mut self, offset: u64) -> Self {
+        self.0.offset.get_or_insert(offset);
+        self
+    }
+
+    /// Adds the record's number.
+    #[must_use]
+    pub fn in_record(mut self, record: u64) -> Self {
+        self.0.record.get_or_insert(record);
+        self
+    }
+
+    /// Replaces the record's number: a batch knows rows, its caller knows records.
+    #[must_use]
+    pub fn renumbered(mut self, number: impl FnOnce(u64) -> u64) -> Self {
+        self.0.record = self.0.record.map(number);
+        self
+    }
+
+    /// Adds the field.
+    #[must_use]
+    pub fn in_field(mut self, field: &str) -> Self {
+        self.0.field.get_or_insert_with(|| field.to_owned());
+        self
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// What was expected and found, without the place.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The file, when known.
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// The byte offset of the frame, when known.
+    pub fn offset(&self) -> Option<u64> {
+        self.0.offset
+    }
+
+    /// The record's number, when known.
+    pub fn record(&self) -> Option<u64> {
+        self.0.record
+    }
+
+    /// The field, when known.
+    pub fn field(&self) -> Option<&str> {
+        self.0.field.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { message, advice, path, offset, record, field, .. } = &*self.0;
+        f.write_str(message)?;
+        let mut place = Vec::new();
+        place.extend(path.as_ref().map(|p| p.display().to_string()));
+        place.extend(offset.map(|o| format!("offset {o}")));
+        place.extend(record.map(|r| format!("record {r}")));
+        place.extend(field.as_ref().map(|name| format!("field {name:?}")));
+        if !place.is_empty() {
+            write!(f, " - at {}", place.join(", "))?;
+        }
+        match advice {
+            Some(advice) => write!(f, ". {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_expected_got_where_and_what_to_do() {
+        let error = Error::corrupt("expected CRC 0x00000001, got 0x00000002")
+            .advise("Salvage the rest.")
+            .in_record(7)
+            .at_offset(96)
+            .in_file(Path::new("a.tfrecord"));
+        assert_eq!(
+            error.to_string(),
+            "expected CRC 0x00000001, got 0x00000002 - at a.tfrecord, offset 96, record 7. Salvage the rest."
+        );
+    }
+
+    #[test]
+    fn the_deepest_place_wins() {
+        let error = Error::schema("x").in_field("inner").in_field("outer");
+        assert_eq!(error.field(), Some("inner"));
+    }
+}

@@ -1,0 +1,232 @@
+//! A running epoch: read, check, decode and batch on threads of its own, a bounded way ahead of whoever takes the batches.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::columns::Column;
+use crate::error::{Error, Result};
+use crate::example::walk;
+use crate::plan::Plan;
+use crate::queue::{CloseOnPanic, Queue, Taken};
+use crate::shard::Shard;
+
+/// Threads take work in runs of whole batches of about this many bytes: enough that handing over costs little,
+/// little enough to stay in a core's cache.
+const RUN_BYTES: u64 = 1 << 20;
+
+/// Which records, in batches of what size, on how many threads.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The records to read, in order.
+    pub records: Range<usize>,
+    /// Records per batch.
+    pub batch: usize,
+    /// Whether a last, smaller batch is left out.
+    pub drop_remainder: bool,
+    /// Threads that read and decode.
+    pub threads: usize,
+}
+
+type Batches = Result<Vec<Vec<Column>>>;
+
+/// Batches of columns, in order.
+pub struct Feed {
+    queue: Arc<Queue<Batches>>,
+    threads: Vec<JoinHandle<()>>,
+    run: std::vec::IntoIter<Vec<Column>>,
+    process: u32,
+}
+
+impl Feed {
+    /// Starts the threads.
+    pub fn start(shard: Arc<Shard>, plan: Arc<Plan>, options: Options) -> Result<Feed> {
+        let Options { records, batch, drop_remainder, threads } = options;
+        if batch == 0 || threads == 0 {
+            return Err(Error::usage("expected at least one record a batch and one thread"));
+        }
+        if records.end > shard.len() || records.start > records.end {
+            return Err(Error::usage(format!("expected records within 0..{}, got {records:?}", shard.len())));
+        }
+        let records = if drop_remainder { records.start..records.end - records.len() % batch } else { records };
+        let queue = Arc::new(Queue::new(threads * 2));
+        let next = Arc::new(Mutex::new(records.start));
+        let work = Arc::new(Work { shard, plan, batch, end: records.end });
+        let threads = (0..threads)
+            .map(|_| {
+                let (queue, next, work) = (queue.clone(), next.clone(), work.clone());
+                std::thread::Builder::new().name("penstock-feed".into()).spawn(move || work.run(&queue, &next))
+            })
+            .collect::<std::io::Result<Vec<_>>>();
+        match threads {
+            Ok(threads) => Ok(Feed { queue, threads, run: Vec::new().into_iter(), process: std::process::id() }),
+            Err(error) => {
+                queue.close();
+                Err(Error::io("starting a thread failed", &error))
+            }
+        }
+    }
+
+    /// The next batch, waiting for it at most `patience`.
+    pub fn take(&mut self, patience: Duration) -> Result<Taken<Vec<Column>>> {
+        if self.process != std::process::id() {
+            let message = "expected to be used by the process that started it, got a fork of that";
+            return Err(Error::usage(message).advise("Start iterating in the child process."));
+        }
+        loop {
+            if let Some(batch) = self.run.next() {
+                return Ok(Taken::Item(batch));
+            }
+            match self.queue.take(patience) {
+                Taken::Item(Ok(run)) => self.run = run.into_iter(),
+                Taken::Item(Err(error)) => {
+                    self.queue.close();
+                    return Err(error);
+                }
+                Taken::NotYet => return Ok(Taken::NotYet),
+                Taken::End => return Ok(Taken::End),
+            }
+        }
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        // In a fork the threads do not exist and the lock may be held by one of them: there is nothing to end.
+        if self.process == std::process::id() {
+            self.queue.close();
+            for thread in self.threads.drain(..) {
+                // A panic was turned into the queue's end already.
+                let _ = thread.join();
+            }
+        } else {
+            std::mem::take(&mut self.threads).into_iter().for_each(std::mem::forget);
+        }
+    }
+}
+
+/// What the threads share.
+struct Work {
+    shard: Arc<Shard>,
+    plan: Arc<Plan>,
+    batch: usize,
+    end: usize,
+}
+
+impl Work {
+    fn run(&self, queue: &Queue<Batches>, next: &Mutex<usize>) {
+        let _guard = CloseOnPanic(queue);
+        let mut buffer = Vec::new();
+        loop {
+            let (number, records) = {
+                // Numbers and records are given out together, so that their orders agree.
+                let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(number) = queue.claim() else { return };
+                let records = self.next_run(*next);
+                if records.is_empty() {
+                    queue.end_at(number);
+                    return;
+                }
+                *next = records.end;
+                (number, records)
+            };
+            queue.deliver(number, self.decode(records, &mut buffer));
+        }
+    }
+
+    /// Whole batches from `start` on, of about [`RUN_BYTES`] in all.
+    fn next_run(&self, start: usize) -> Range<usize> {
+        let offsets = self.shard.offsets();
+        let limit = offsets[start].saturating_add(RUN_BYTES);
+        let fits = offsets[start..=self.end].partition_point(|&offset| offset <= limit).saturating_sub(1);
+        let batches = (fits / self.batch).max(1);
+        start..start.saturating_add(batches.saturating_mul(self.batch)).min(self.end)
+    }
+
+    fn decode(&self, records: Range<usize>, buffer: &mut Vec<u8>) -> Batches {
+        let frames = self.shard.frames(records.clone(), buffer)?;
+        let data = self.shard.records(records.clone(), frames)?;
+        let mut batches = Vec::with_capacity(data.len().div_ceil(self.batch));
+        for (first, batch) in (records.start..).step_by(self.batch).zip(data.chunks(self.batch)) {
+            let place = |error: Error| self.shard.place(error.renumbered(|row| first as u64 + row));
+            let walked = walk(&self.plan, batch.iter().copied()).map_err(place)?;
+            let columns = (0..self.plan.specs().len()).map(|column| walked.column(column)).collect::<Result<_>>();
+            batches.push(columns.map_err(place)?);
+        }
+        Ok(batches)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::{Batch, Input, Values};
+    use crate::plan::{spec, Dtype};
+    use crate::shard::Sidecar;
+
+    fn shard(rows: usize) -> (tempfile::TempDir, Arc<Shard>, Arc<Plan>) {
+        let plan = Plan::new(vec![spec("n", Dtype::Int64, Some(1))]).unwrap();
+        let data: Vec<u8> = (0..rows as i64).flat_map(i64::to_le_bytes).collect();
+        let inputs = [Input { values: Values::Numbers(&data), row_splits: None, present: None }];
+        let frames = Batch::new(&plan, &inputs, rows).unwrap().encode(0..rows).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, frames.bytes()).unwrap();
+        let shard = Shard::open(&path, Sidecar::Ignore, &mut |_| Ok(())).unwrap();
+        (folder, Arc::new(shard), Arc::new(plan))
+    }
+
+    fn numbers(mut feed: Feed) -> Vec<Vec<i64>> {
+        let mut out = Vec::new();
+        loop {
+            match feed.take(Duration::from_secs(60)).unwrap() {
+                Taken::Item(batch) => {
+                    out.push(
+                        batch[0].values.bytes().chunks(8).map(|b| i64::from_le_bytes(b.try_into().unwrap())).collect(),
+                    );
+                }
+                Taken::End => return out,
+                Taken::NotYet => panic!("waited a minute"),
+            }
+        }
+    }
+
+    #[test]
+    fn batches_come_in_order_for_any_number_of_threads() {
+        let (_folder, shard, plan) = shard(100_003);
+        for threads in [1, 2, 5] {
+            for (batch, drop_remainder) in [(7, false), (256, true), (100_003, false), (200_000, true)] {
+                let options = Options { records: 5..100_003, batch, drop_remainder, threads };
+                let got = numbers(Feed::start(shard.clone(), plan.clone(), options).unwrap());
+                let all: Vec<i64> = (5..100_003).collect();
+                let mut expected: Vec<Vec<i64>> = all.chunks(batch).map(<[i64]>::to_vec).collect();
+                if drop_remainder {
+                    expected.retain(|rows| rows.len() == batch);
+                }
+                assert_eq!(got, expected, "batch {batch}, threads {threads}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_feed_that_is_dropped_ends_its_threads() {
+        let (_folder, shard, plan) = shard(50_000);
+        for _ in 0..20 {
+            let options = Options { records: 0..50_000, batch: 10, drop_remainder: false, threads: 3 };
+            let mut feed = Feed::start(shard.clone(), plan.clone(), options).unwrap();
+            assert!(matches!(feed.take(Duration::from_secs(60)).unwrap(), Taken::Item(_)));
+        }
+        assert_eq!(Arc::strong_count(&shard), 1);
+    }
+
+    #[test]
+    fn an_error_names_the_record() {
+        let (_folder, shard, _) = shard(1000);
+        let plan = Arc::new(Plan::new(vec![spec("other", Dtype::Int64, Some(1))]).unwrap());
+        let options = Options { records: 10..1000, batch: 10, drop_remainder: false, threads: 2 };
+        let error = Feed::start(shard, plan, options).unwrap().take(Duration::from_secs(60)).unwrap_err();
+        assert_eq!((error.record(), error.field()), (Some(10), Some("other")));
+        assert!(error.offset().is_some() && error.path().is_some());
+    }
+}

@@ -1,0 +1,188 @@
+//! Where each record of a shard begins: our sidecar file, and the text format that DALI reads.
+//!
+//! FORMAT.md has the sidecar's layout. All numbers are little endian.
+
+use crate::crc;
+use crate::error::{Error, Kind, Result};
+use crate::frames::OVERHEAD;
+use crate::inflate::Compression;
+
+const MAGIC: &[u8; 8] = b"PENSTIDX";
+const VERSION: u32 = 1;
+const FIXED: usize = 40;
+const TRAILER: usize = 4;
+
+/// The offsets of a shard's records, bound to the shard they were made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// How the shard is wrapped: offsets are in the inflated stream.
+    pub compression: Compression,
+    /// The shard's size in bytes.
+    pub shard_size: u64,
+    /// CRC-32C of the shard's bytes.
+    pub shard_crc32c: u32,
+    /// Where each frame begins, and where the last one ends: one more than there are records.
+    pub offsets: Vec<u64>,
+}
+
+fn bad(message: impl Into<String>) -> Error {
+    Error::new(Kind::Sidecar, message).advise("Make the index again with `penstock index`.")
+}
+
+/// Offsets begin at zero and leave room for a frame each.
+fn check_offsets(offsets: &[u64]) -> Result<()> {
+    if offsets.first() != Some(&0) {
+        return Err(bad("expected the first record at offset 0"));
+    }
+    match offsets.windows(2).position(|pair| pair[1].checked_sub(pair[0]).is_none_or(|length| length < OVERHEAD as u64))
+    {
+        None => Ok(()),
+        Some(record) => Err(bad(format!("expected offsets that leave room for a frame, got {}", offsets[record + 1]))
+            .in_record(record as u64)),
+    }
+}
+
+impl Index {
+    /// How many records.
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Whether the shard is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The sidecar's bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(FIXED + 8 * self.offsets.len() + TRAILER);
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&(self.compression as u32).to_le_bytes());
+        out.extend_from_slice(&self.shard_size.to_le_bytes());
+        out.extend_from_slice(&self.shard_crc32c.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&(self.len() as u64).to_le_bytes());
+        self.offsets.iter().for_each(|offset| out.extend_from_slice(&offset.to_le_bytes()));
+        let crc = crc::crc32c(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// Reads a sidecar's bytes; whatever they are, the result is an index or an error.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Index> {
+        if bytes.len() < FIXED + 8 + TRAILER || &bytes[..8] != MAGIC {
+            return Err(bad("expected a Penstock index, got another file"));
+        }
+        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        if u32_at(8) != VERSION {
+            return Err(bad(format!("expected index version {VERSION}, got {}", u32_at(8))));
+        }
+        let (body, trailer) = bytes.split_at(bytes.len() - TRAILER);
+        let actual = crc::crc32c(body);
+        if trailer != actual.to_le_bytes() {
+            return Err(bad(format!("expected the index's CRC to be {actual:#010x}, got another one")));
+        }
+        let compression = match u32_at(12) {
+            0 => Compression::None,
+            1 => Compression::Gzip,
+            2 => Compression::Zlib,
+            other => return Err(bad(format!("expected a compression of 0, 1 or 2, got {other}"))),
+        };
+        let count = u64_at(32);
+        let expected =
+            count.checked_add(1).and_then(|n| n.checked_mul(8)).and_then(|n| n.checked_add((FIXED + TRAILER) as u64));
+        if expected != Some(bytes.len() as u64) || u32_at(28) != 0 {
+            return Err(bad(format!("expected an index of {count} records, got {} bytes", bytes.len())));
+        }
+        let offsets: Vec<u64> =
+            body[FIXED..].chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))).collect();
+        check_offsets(&offsets)?;
+        let index = Index { compression, shard_size: u64_at(16), shard_crc32c: u32_at(24), offsets };
+        if compression == Compression::None && index.offsets.last() != Some(&index.shard_size) {
+            return Err(bad("expected the last frame to end where the shard ends"));
+        }
+        Ok(index)
+    }
+
+    /// DALI's text: a line of frame offset and frame length for each record. Only for uncompressed shards.
+    pub fn to_dali(&self) -> Result<String> {
+        if self.compression != Compression::None {
+            let message = format!("expected an uncompressed shard, got {}", self.compression.name());
+            return Err(Error::usage(message).advise("DALI's index has no meaning for compressed shards."));
+        }
+        Ok(self.offsets.windows(2).map(|pair| format!("{} {}\n", pair[0], pair[1] - pair[0])).collect())
+    }
+}
+
+/// Reads DALI's text: the offsets of frames that follow each other from the start of the shard.
+pub fn offsets_from_dali(text: &str) -> Result<Vec<u64>> {
+    let mut offsets = vec![0u64];
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let mut words = line.split_ascii_whitespace().map(str::parse::<u64>);
+        let end = match (words.next(), words.next(), words.next()) {
+            (Some(Ok(offset)), Some(Ok(length)), None) if Some(&offset) == offsets.last() => offset.checked_add(length),
+            (Some(Ok(_)), Some(Ok(_)), None) => {
+                let expected = offsets.last().copied().unwrap_or(0);
+                return Err(bad(format!("expected a frame at offset {expected}, got line {}: {line:?}", number + 1)));
+            }
+            _ => None,
+        };
+        offsets.push(
+            end.ok_or_else(|| bad(format!("expected \"<offset> <length>\", got line {}: {line:?}", number + 1)))?,
+        );
+    }
+    check_offsets(&offsets)?;
+    Ok(offsets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Index {
+        Index { compression: Compression::None, shard_size: 60, shard_crc32c: 7, offsets: vec![0, 20, 36, 60] }
+    }
+
+    #[test]
+    fn comes_back() {
+        assert_eq!(Index::from_bytes(&sample().to_bytes()).unwrap(), sample());
+        let empty = Index { compression: Compression::Gzip, shard_size: 0, shard_crc32c: 0, offsets: vec![0] };
+        assert_eq!(Index::from_bytes(&empty.to_bytes()).unwrap(), empty);
+    }
+
+    #[test]
+    fn every_flipped_bit_and_truncation_is_found() {
+        let bytes = sample().to_bytes();
+        for bit in 0..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Index::from_bytes(&bad).unwrap_err().kind(), Kind::Sidecar, "bit {bit}");
+        }
+        for length in 0..bytes.len() {
+            assert!(Index::from_bytes(&bytes[..length]).is_err());
+        }
+    }
+
+    #[test]
+    fn offsets_that_make_no_sense_are_refused_even_with_a_good_crc() {
+        for offsets in [vec![0, 10, 60], vec![16, 32, 60], vec![0, 40, 20, 60], vec![0, 20, 59], vec![0, u64::MAX, 60]]
+        {
+            let index = Index { offsets: offsets.clone(), ..sample() };
+            assert!(Index::from_bytes(&index.to_bytes()).is_err(), "{offsets:?}");
+        }
+    }
+
+    #[test]
+    fn dali_text_goes_both_ways() {
+        let text = sample().to_dali().unwrap();
+        assert_eq!(text, "0 20\n20 16\n36 24\n");
+        assert_eq!(offsets_from_dali(&text).unwrap(), sample().offsets);
+        for bad in
+            ["0 20\n21 16\n", "0\n", "0 20 3\n", "a b\n", "0 3\n", "0 18446744073709551615\n18446744073709551615 20\n"]
+        {
+            assert!(offsets_from_dali(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Compressed shards: the whole framed stream under gzip or zlib, told apart by content.
+
+use std::io::{BufRead, BufReader, Read};
+
+use flate2::bufread::{GzDecoder, ZlibDecoder};
+
+use crate::crc;
+use crate::error::{Error, Kind, Result};
+use crate::frames::{self, HEADER};
+
+/// How a shard's bytes are wrapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Compression {
+    None,
+    Gzip,
+    Zlib,
+}
+
+impl Compression {
+    /// The name, as users spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::None => "none",
+            Compression::Gzip => "gzip",
+            Compression::Zlib => "zlib",
+        }
+    }
+
+    /// The compression of this name.
+    pub fn parse(name: &str) -> Result<Compression> {
+        match name {
+            "none" => Ok(Compression::None),
+            "gzip" => Ok(Compression::Gzip),
+            "zlib" => Ok(Compression::Zlib),
+            _ => Err(Error::usage(format!("expected a compression out of none, gzip, zlib, got {name:?}"))),
+        }
+    }
+
+    /// What the first bytes of a file say. A frame header with a matching CRC settles it; otherwise the two magics count.
+    pub fn detect(head: &[u8]) -> Compression {
+        let framed = head.len() >= HEADER && crc::masked(&head[..8]).to_le_bytes() == head[8..HEADER];
+        match head {
+            _ if framed => Compression::None,
+            [0x1f, 0x8b, 0x08, ..] => Compression::Gzip,
+            [first @ 0x78, second, ..] if (u16::from(*first) << 8 | u16::from(*second)) % 31 == 0 => Compression::Zlib,
+            _ => Compression::None,
+        }
+    }
+}
+
+enum Decoder<R> {
+    Gzip(GzDecoder<BufReader<R>>),
+    Zlib(ZlibDecoder<BufReader<R>>),
+    Plain(BufReader<R>),
+    /// Between two members, and after an error.
+    Done,
+}
+
+/// The framed stream of a shard, whatever it is wrapped in.
+///
+/// Members that follow each other are read on, empty ones too, a missing trailer or bytes after the last member are errors:
+/// where TensorFlow stops without a word, nothing is lost here.
+pub struct Stream<R> {
+    decoder: Decoder<R>,
+    compression: Compression,
+}
+
+/// What is read from a file at a time.
+const CHUNK: usize = 1 << 18;
+
+impl<R: Read> Stream<R> {
+    /// Reads `reader`, wrapped as `compression` says.
+    pub fn new(reader: R, compression: Compression) -> Self {
+        let reader = BufReader::with_capacity(CHUNK, reader);
+        Stream { decoder: Self::member(reader, compression), compression }
+    }
+
+    fn member(reader: BufReader<R>, compression: Compression) -> Decoder<R> {
+        match compression {
+            Compression::Gzip => Decoder::Gzip(GzDecoder::new(reader)),
+            Compression::Zlib => Decoder::Zlib(ZlibDecoder::new(reader)),
+            Compression::None => Decoder::Plain(reader),
+        }
+    }
+}
+
+impl<R: Read> Read for Stream<R> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            let count = match &mut self.decoder {
+                Decoder::Gzip(decoder) => decoder.read(out)?,
+                Decoder::Zlib(decoder) => decoder.read(out)?,
+                Decoder::Plain(reader) => return reader.read(out),
+                Decoder::Done => return Ok(0),
+            };
+            if count > 0 {
+                return Ok(count);
+            }
+            let mut rest = match std::mem::replace(&mut self.decoder, Decoder::Done) {
+                Decoder::Gzip(decoder) => decoder.into_inner(),
+                Decoder::Zlib(decoder) => decoder.into_inner(),
+                Decoder::Plain(_) | Decoder::Done => return Ok(0),
+            };
+            if rest.fill_buf()?.is_empty() {
+                return Ok(0);
+            }
+            self.decoder = Self::member(rest, self.compression);
+        }
+    }
+}
+
+/// Frames read one after the other, both CRCs checked, nothing allocated by a length that was not backed by bytes.
+pub struct FrameStream<R> {
+    stream: R,
+    frame: Vec<u8>,
+    /// Where the next frame begins, in the inflated stream.
+    pub offset: u64,
+    /// The number of the next record.
+    pub record: u64,
+}
+
+impl<R: Read> FrameStream<R> {
+    /// From the start of `stream`.
+    pub fn new(stream: R) -> Self {
+        FrameStream { stream, frame: Vec::new(), offset: 0, record: 0 }
+    }
+
+    /// The next whole frame, `None` at a clean end.
+    pub fn next_frame(&mut self) -> Result<Option<&[u8]>> {
+        let (offset, record) = (self.offset, self.record);
+        let place = |error: Error| error.at_offset(offset).in_record(record);
+        self.frame.clear();
+        self.fill(HEADER as u64).map_err(place)?;
+        if self.frame.is_empty() {
+            return Ok(None);
+        }
+        let length = frames::declared_length(&self.frame).map_err(place)?;
+        let rest = length.checked_add(frames::FOOTER as u64);
+        let rest = rest.ok_or_else(|| place(Error::corrupt(format!("expected a record, got a length of {length}"))))?;
+        self.fill(rest).map_err(place)?;
+        if (self.frame.len() - HEADER) as u64 != rest {
+            let got = self.frame.len() - HEADER;
+            return Err(place(Error::corrupt(format!(
+                "expected {rest} more bytes of this frame, got the end after {got}: the file is truncated"
+            ))));
+        }
+        frames::open(&self.frame).map_err(place)?;
+        self.offset += self.frame.len() as u64;
+        self.record += 1;
+        Ok(Some(&self.frame))
+    }
+
+    /// Reads up to `count` more bytes; the buffer grows with what arrives, not with what was announced.
+    fn fill(&mut self, count: u64) -> Result<()> {
+        (&mut self.stream).take(count).read_to_end(&mut self.frame).map_err(|error| read_error(&error)).map(drop)
+    }
+}
+
+/// A read that failed: broken compression is corruption, anything else is the system's word.
+pub(crate) fn read_error(error: &std::io::Error) -> Error {
+    use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    match error.kind() {
+        InvalidData | InvalidInput => {
+            Error::corrupt(format!("expected a compressed stream, got broken bytes ({error})"))
+        }
+        UnexpectedEof => Error::corrupt("expected more compressed data, got the end of the file: it is truncated"),
+        _ => Error::new(Kind::Io(error.raw_os_error()), format!("reading failed: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::write::{GzEncoder, ZlibEncoder};
+    use std::io::Write;
+
+    fn framed(records: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        records.iter().for_each(|record| frames::append(&mut out, record));
+        out
+    }
+
+    fn gzip(data: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zlib(data: &[u8]) -> Vec<u8> {
+        let mut encoder = ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    /// The records read until the end or the first error.
+    fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Option<Error>) {
+        let mut frames = FrameStream::new(Stream::new(bytes, Compression::detect(bytes)));
+        let mut records = Vec::new();
+        loop {
+            match frames.next_frame() {
+                Ok(Some(frame)) => records.push(frame[HEADER..frame.len() - 4].to_vec()),
+                Ok(None) => return (records, None),
+                Err(error) => return (records, Some(error)),
+            }
+        }
+    }
+
+    #[test]
+    fn told_apart_by_content() {
+        let plain = framed(&[b"a"]);
+        assert_eq!(Compression::detect(&plain), Compression::None);
+        assert_eq!(Compression::detect(&gzip(&plain)), Compression::Gzip);
+        assert_eq!(Compression::detect(&zlib(&plain)), Compression::Zlib);
+        assert_eq!(Compression::detect(&[]), Compression::None);
+        // A record of 0x088b1f bytes begins like gzip; its CRC says that it is a frame.
+        let mut header = 0x0008_8b1fu64.to_le_bytes().to_vec();
+        header.extend(crc::masked(&header).to_le_bytes());
+        assert_eq!(Compression::detect(&header), Compression::None);
+    }
+
+    #[test]
+    fn members_split_anywhere_are_read_on() {
+        let plain = framed(&[b"one", b"", b"three"]);
+        for cut in 0..=plain.len() {
+            for wrap in [gzip, zlib] {
+                let joined = [wrap(&plain[..cut]), wrap(b""), wrap(&plain[cut..])].concat();
+                assert_eq!(read(&joined), (vec![b"one".to_vec(), vec![], b"three".to_vec()], None), "cut {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_truncation_of_a_compressed_shard_is_reported() {
+        let plain = framed(&[b"one", b"two"]);
+        for whole in [gzip(&plain), zlib(&plain)] {
+            for length in 3..whole.len() {
+                assert!(read(&whole[..length]).1.is_some(), "length {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn bad_trailers_and_trailing_bytes_are_reported() {
+        let plain = framed(&[b"one"]);
+        let mut bad = gzip(&plain);
+        let at = bad.len() - 8;
+        bad[at] ^= 1;
+        assert!(read(&bad).1.is_some());
+        assert!(read(&[gzip(&plain), vec![0; 16]].concat()).1.is_some());
+    }
+
+    #[test]
+    fn partial_headers_and_short_bodies_are_reported_with_their_offset() {
+        let plain = framed(&[b"one", b"two"]);
+        for length in 20..plain.len() {
+            let (records, error) = read(&plain[..length]);
+            assert_eq!(records.len(), 1);
+            let error = error.unwrap();
+            assert_eq!((error.offset(), error.record()), (Some(19), Some(1)), "length {length}");
+        }
+        assert!(read(&[plain, vec![0; 16]].concat()).1.is_some());
+    }
+
+    #[test]
+    fn a_huge_length_allocates_nothing() {
+        for length in [u64::MAX, u64::MAX - 3, 1 << 62, 1 << 40] {
+            let mut bytes = length.to_le_bytes().to_vec();
+            bytes.extend(crc::masked(&bytes).to_le_bytes());
+            bytes.extend([7; 100]);
+            let mut frames = FrameStream::new(&bytes[..]);
+            assert!(frames.next_frame().is_err());
+            assert!(frames.frame.capacity() < 1 << 16);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What bytes are: TFRecord frames, `tf.train.Example` records, shard indexes and the feed.
+//!
+//! Nothing here knows Python, nothing here is `unsafe`, and no input of any bytes makes it panic,
+//! read out of bounds or allocate more than the input warrants.
+#![forbid(unsafe_code)]
+
+pub mod columns;
+pub mod crc;
+pub mod decode;
+pub mod encode;
+pub mod error;
+pub mod example;
+pub mod feed;
+pub mod frames;
+pub mod index;
+pub mod inflate;
+pub mod plan;
+pub mod queue;
+pub mod salvage;
+pub mod sequence;
+pub mod shard;
+pub mod wire;
+pub mod writer;
+
+pub use error::{Error, Kind, Result};

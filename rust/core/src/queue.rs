@@ -1,0 +1,247 @@
+//! Work in order on many threads: results come out as if one thread had made them, and only so many are ahead.
+//!
+//! Threads live as long as the work they were started for, so there is no pool that a fork could break.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+
+/// Numbered results, taken in order.
+pub struct Queue<T> {
+    state: Mutex<State<T>>,
+    room: Condvar,
+    ready: Condvar,
+    ahead: usize,
+}
+
+struct State<T> {
+    /// The next number to be claimed.
+    claimed: usize,
+    /// The next number to be taken; `done[0]` is its result.
+    taken: usize,
+    done: VecDeque<Option<T>>,
+    /// How many results there will be, once known.
+    end: Option<usize>,
+    closed: bool,
+}
+
+/// What [`Queue::take`] found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Taken<T> {
+    /// The next result.
+    Item(T),
+    /// Nothing yet.
+    NotYet,
+    /// No more results.
+    End,
+}
+
+impl<T> Queue<T> {
+    /// At most `ahead` results are claimed and not taken.
+    pub fn new(ahead: usize) -> Self {
+        let state = State { claimed: 0, taken: 0, done: VecDeque::new(), end: None, closed: false };
+        Queue { state: Mutex::new(state), room: Condvar::new(), ready: Condvar::new(), ahead: ahead.max(1) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        // A worker that panicked closes the queue; what the lock guards is whole at every step.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next number to work on, as soon as there is room; `None` when there is nothing more to do.
+    pub fn claim(&self) -> Option<usize> {
+        let mut state = self.lock();
+        loop {
+            if state.closed || state.end.is_some_and(|end| state.claimed >= end) {
+                return None;
+            }
+            if state.claimed - state.taken < self.ahead {
+                state.claimed += 1;
+                state.done.push_back(None);
+                return Some(state.claimed - 1);
+            }
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Hands in the result of a claimed number.
+    pub fn deliver(&self, number: usize, result: T) {
+        let mut state = self.lock();
+        let Some(slot) = number.checked_sub(state.taken) else { return };
+        if let Some(place) = state.done.get_mut(slot) {
+            *place = Some(result);
+        }
+        if slot == 0 {
+            self.ready.notify_one();
+        }
+    }
+
+    /// Says that numbers from `end` on have no result.
+    pub fn end_at(&self, end: usize) {
+        let mut state = self.lock();
+        state.end = Some(state.end.map_or(end, |known| known.min(end)));
+        self.room.notify_all();
+        self.ready.notify_one();
+    }
+
+    /// Ends the work: claims find nothing, takes find the end.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.room.notify_all();
+        self.ready.notify_one();
+    }
+
+    /// The next result in order, waiting for it at most `patience`.
+    pub fn take(&self, patience: Duration) -> Taken<T> {
+        let deadline = Instant::now() + patience;
+        let mut state = self.lock();
+        loop {
+            if state.done.front().is_some_and(Option::is_some) {
+                let result = state.done.pop_front().flatten();
+                state.taken += 1;
+                self.room.notify_one();
+                return result.map_or(Taken::NotYet, Taken::Item);
+            }
+            if state.closed || state.end.is_some_and(|end| state.taken >= end) {
+                return Taken::End;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Taken::NotYet;
+            }
+            state = self.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// Closes the queue when its thread ends in a panic, so that nobody waits for it.
+pub(crate) struct CloseOnPanic<'a, T>(pub(crate) &'a Queue<T>);
+
+impl<T> Drop for CloseOnPanic<'_, T> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.close();
+        }
+    }
+}
+
+/// Runs `work` for 0, 1 ... on `threads` threads and hands the results to `sink` in order, on this thread.
+/// The first error ends it.
+pub fn in_order<T: Send>(
+    threads: usize,
+    tasks: usize,
+    work: impl Fn(usize) -> Result<T> + Sync,
+    mut sink: impl FnMut(T) -> Result<()>,
+) -> Result<()> {
+    if threads <= 1 || tasks <= 1 {
+        return (0..tasks).try_for_each(|number| sink(work(number)?));
+    }
+    let queue = Queue::new(threads * 2);
+    queue.end_at(tasks);
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(tasks) {
+            scope.spawn(|| {
+                let _guard = CloseOnPanic(&queue);
+                while let Some(number) = queue.claim() {
+                    queue.deliver(number, work(number));
+                }
+            });
+        }
+        for _ in 0..tasks {
+            let result = loop {
+                match queue.take(Duration::from_secs(3600)) {
+                    Taken::Item(result) => break result,
+                    Taken::NotYet => {}
+                    Taken::End => break Err(Error::usage("a worker thread ended before its work")),
+                }
+            };
+            if let Err(error) = result.and_then(&mut sink) {
+                queue.close();
+                return Err(error);
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn results_come_in_order_for_any_number_of_threads() {
+        for threads in [0, 1, 2, 8] {
+            let mut seen = Vec::new();
+            in_order(
+                threads,
+                100,
+                |n| {
+                    std::thread::sleep(Duration::from_micros((100 - n) as u64));
+                    Ok(n)
+                },
+                |n| {
+                    seen.push(n);
+                    Ok(())
+                },
+            )
+            .unwrap();
+            assert_eq!(seen, (0..100).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn only_so_many_are_ahead() {
+        let (made, taken) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        in_order(
+            2,
+            200,
+            |_| {
+                let ahead = made.fetch_add(1, Ordering::SeqCst) + 1 - taken.load(Ordering::SeqCst);
+                assert!(ahead <= 6, "{ahead} ahead");
+                Ok(())
+            },
+            |()| {
+                std::thread::sleep(Duration::from_micros(50));
+                taken.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            },
+        )
+        .unwrap();
+    }
+
+    #[test]
+    fn an_error_on_either_side_ends_it() {
+        let work = |n| if n == 50 { Err(Error::usage("no")) } else { Ok(n) };
+        assert!(in_order(4, 10_000, work, |_| Ok(())).is_err());
+        let mut seen = 0;
+        assert!(in_order(4, 10_000, Ok, |n| {
+            seen = n;
+            if n == 7 {
+                Err(Error::usage("no"))
+            } else {
+                Ok(())
+            }
+        })
+        .is_err());
+        assert_eq!(seen, 7);
+    }
+
+    #[test]
+    fn a_panic_in_a_worker_hangs_nobody() {
+        let result = std::panic::catch_unwind(|| {
+            in_order(
+                2,
+                100,
+                |n| {
+                    assert!(n != 20, "on purpose");
+                    Ok(n)
+                },
+                |_| Ok(()),
+            )
+        });
+        assert!(result.is_err() || result.is_ok_and(|inner| inner.is_err()));
+    }
+}
