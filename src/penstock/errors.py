@@ -11,6 +11,11 @@ PenstockError
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
+MOST_NAMES = 20  # that a hint lists
+
 
 class PenstockError(Exception):
     """Every error of this package is one."""
@@ -61,3 +66,16 @@ class MissingDependencyError(PenstockError, ImportError):
     def needed(cls, package: str, purpose: str, extra: str) -> MissingDependencyError:
         """The one sentence for it, with the pip line: `purpose` in the plural, as in "bfloat16 fields"."""
         return cls(f"{purpose} need the package {package}: pip install penstock[{extra}]", name=package)
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """The hint for a name that is nearly right, or nothing."""
+    near = difflib.get_close_matches(name[:100], list(known), n=3) if isinstance(name, str) else []
+    return f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def name_known(name: object, known: Iterable[str], noun: str = "fields") -> str:
+    """The hint for a name that is not there: near misses, then what there is."""
+    names = list(known)
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{did_you_mean(name, names)} The {noun} are: {', '.join(names[:MOST_NAMES]) or 'none'}{more}".lstrip()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import difflib
 import math
 import re
 import reprlib
@@ -21,7 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .errors import MissingDependencyError, SchemaError
+from .errors import MissingDependencyError, SchemaError, did_you_mean, name_known
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -93,7 +92,7 @@ class Field:
             raise SchemaError(
                 f"expected {attribute} to be one of {', '.join(known)}, got {reprlib.repr(value)}",
                 self.name,
-                _did_you_mean(value, known),
+                did_you_mean(value, known),
             )
 
     def _settle_kind(self) -> None:
@@ -148,7 +147,7 @@ class Field:
         self._set("optional", True)
         value = self.coerce(self.default, f"the default of {self.name or self}")
         if isinstance(value, np.ndarray):
-            value = _map_nested(lambda item: item.decode() if self.dtype == "str" else item, value.tolist())
+            value = map_nested(lambda item: item.decode() if self.dtype == "str" else item, value.tolist())
         self._set("default", value.decode() if self.dtype == "str" and isinstance(value, bytes) else value)
 
     @classmethod
@@ -167,23 +166,28 @@ class Field:
         )
 
     def __str__(self) -> str:
-        return "list[" * self.levels + self.dtype + _dimensions(self.shape) + "]" * self.levels + "?" * self.optional
+        return (
+            "list[" * self.levels + self.dtype + write_dimensions(self.shape) + "]" * self.levels + "?" * self.optional
+        )
 
     def __repr__(self) -> str:
         return self._written(name=self.name)
 
     def _written(self, name: str) -> str:
         """The call that makes this field; only what differs from the plain field of its type."""
-        plain = Field(self.name, self.dtype, self.shape, levels=self.levels, classes=self.classes)
+        plain = Field(self.name, self.dtype, self.shape, levels=self.levels)
+        implied = {
+            "shape": (),
+            "encoding": plain.encoding,
+            "optional": self.default is not None,
+            "default": None,
+            "classes": None,
+            "kind": plain.kind if self.classes is None else "label",
+            "levels": 0,
+        }
         parts = [repr(name)] if name else []
         parts.append(f"dtype={self.dtype!r}")
-        parts += [f"shape={self.shape!r}"] if self.shape else []
-        parts += [f"encoding={self.encoding!r}"] if self.encoding != plain.encoding else []
-        parts += ["optional=True"] if self.optional and self.default is None else []
-        parts += [f"default={_written_default(self.default)}"] if self.default is not None else []
-        parts += [f"classes={self.classes!r}"] if self.classes is not None else []
-        parts += [f"kind={self.kind!r}"] if self.kind != plain.kind else []
-        parts += [f"levels={self.levels}"] if self.levels else []
+        parts += [f"{key}={_literal(getattr(self, key))}" for key, v in implied.items() if getattr(self, key) != v]
         return f"Field({', '.join(parts)})"
 
     def _key(self) -> tuple[Any, ...]:
@@ -201,7 +205,14 @@ class Field:
         """The dtype of its arrays; None for bytes and str."""
         if self.dtype in TEXTS:
             return None
-        return _bfloat16() if self.dtype == "bfloat16" else np.dtype(self.dtype)
+        if self.dtype != "bfloat16":
+            return np.dtype(self.dtype)
+        try:
+            from ml_dtypes import bfloat16
+        except ImportError:
+            raise MissingDependencyError.needed("ml_dtypes", "bfloat16 fields", extra="bfloat16") from None
+        dtype: np.dtype[Any] = np.dtype(bfloat16)
+        return dtype
 
     @property
     def wire(self) -> str:
@@ -234,7 +245,9 @@ class Field:
             if self.optional:
                 return None
             raise SchemaError(f"expected {self}, got nothing", where, f'Give it a value, or declare it "{self}?"')
-        return _coerce(self, value, self.levels, where)
+        from .inference import coerce
+
+        return coerce(self, value, self.levels, where)
 
 
 class Schema(Mapping[str, "Field | Schema"]):
@@ -249,22 +262,18 @@ class Schema(Mapping[str, "Field | Schema"]):
 
     def __init__(self, fields: Mapping[str, str | Field | Mapping[str, Any]], *, sequence: bool = False) -> None:
         if not isinstance(fields, Mapping):
-            raise SchemaError(f"expected a dict of fields, got {_describe(fields)}")
+            raise SchemaError(f"expected a dict of fields, got {type(fields).__name__}")
         if not isinstance(sequence, bool):
             raise SchemaError(f"expected sequence to be True or False, got {reprlib.repr(sequence)}")
         _check_depth(fields)
         self._sequence = sequence
         self._fields = {name: _node(name, value) for name, value in fields.items()}
         self._leaves = tuple(self._find_leaves())
-        owners: dict[str, Field] = {}
-        for leaf in self._leaves:
-            for key in leaf.record_keys:
-                if key in owners:
-                    raise SchemaError(
-                        f"expected one field per key, got {owners[key].name!r} and {leaf.name!r} for the key {key!r}",
-                        hint="Rename one of them",
-                    )
-                owners[key] = leaf
+        owners: dict[str, str] = {}
+        for key, name in ((key, leaf.name) for leaf in self._leaves for key in leaf.record_keys):
+            if owners.setdefault(key, name) != name:
+                got = f"{owners[key]!r} and {name!r}, both stored under {key!r}"
+                raise SchemaError(f"expected one field for each key, got {got}", hint="Rename one of them")
 
     def _find_leaves(self) -> Iterator[Field]:
         extra = int(self._sequence)
@@ -279,7 +288,7 @@ class Schema(Mapping[str, "Field | Schema"]):
         try:
             return self._fields[name]
         except KeyError:
-            raise KeyError(f"no field {reprlib.repr(name)}. {_known(name, self._fields)}") from None
+            raise KeyError(f"no field {reprlib.repr(name)}. {name_known(name, self._fields)}") from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._fields
@@ -318,7 +327,7 @@ class Schema(Mapping[str, "Field | Schema"]):
         for name in names:
             found = [leaf for leaf in known if leaf == name or leaf.startswith(f"{name}/")]
             if not found:
-                raise SchemaError(f"no field {reprlib.repr(name)}", hint=_known(name, known))
+                raise SchemaError(f"no field {reprlib.repr(name)}", hint=name_known(name, known))
             chosen.update(found)
         return _selected(self, chosen, "")
 
@@ -334,14 +343,16 @@ class Schema(Mapping[str, "Field | Schema"]):
         known = [leaf.name for leaf in self._leaves]
         for name in flat:
             if name not in known:
-                raise SchemaError(f"no field {reprlib.repr(name)}", hint=_known(name, known))
+                raise SchemaError(f"no field {reprlib.repr(name)}", hint=name_known(name, known))
         return _unflatten(self, flat, "")
 
     def coerce(self, example: Mapping[str, Any], where: str = "") -> dict[str, Any]:
         """The flat example with every value in its canonical form (see Field.coerce), or a SchemaError."""
+        from .inference import check_lengths
+
         flat = self.flatten(example, where)
         values = {leaf.name: leaf.coerce(flat[leaf.name], _join(where, leaf.name)) for leaf in self._leaves}
-        _check_lengths(self, values, 0, "", where)
+        check_lengths(self, values, where)
         return values
 
     def check(self, example: Mapping[str, Any], where: str = "") -> None:
@@ -374,33 +385,7 @@ class Schema(Mapping[str, "Field | Schema"]):
         return _schema_from_json({key: value for key, value in data.items() if key != "penstock_schema"}, "", 1)
 
 
-def common_dtype(a: str, b: str) -> str | None:
-    """The narrowest dtype that holds both, None if there is none. An integer and a float meet in float64."""
-    if a == b:
-        return a
-    if a in TEXTS or b in TEXTS:
-        return None
-    if a in FLOATS or b in FLOATS:
-        return "float32" if a in FLOATS and b in FLOATS and "float64" not in (a, b) else "float64"
-    if "bool" in (a, b):
-        return b if a == "bool" else a
-    a, b = sorted((a, b), key=lambda dtype: int(dtype.lstrip("uint")))
-    if a[0] == b[0] or (a[0] == "u" and a[1:] != b):
-        return b
-    bits = 2 * int((a if a[0] == "u" else b).lstrip("uint"))
-    return f"int{bits}" if bits <= 64 else None
-
-
 # Names, shapes and how they are written
-
-
-def _bfloat16() -> np.dtype[Any]:
-    try:
-        from ml_dtypes import bfloat16
-    except ImportError:
-        raise MissingDependencyError.needed("ml_dtypes", "bfloat16 fields", extra="bfloat16") from None
-    dtype: np.dtype[Any] = np.dtype(bfloat16)
-    return dtype
 
 
 def _checked_shape(shape: Any, where: str) -> Shape:
@@ -416,12 +401,12 @@ def _checked_shape(shape: Any, where: str) -> Shape:
             )
     checked = tuple(None if size is None else int(size) for size in shape)
     if math.prod(size or 1 for size in checked) > MAX_ELEMENTS:
-        raise SchemaError(f"expected at most {MAX_ELEMENTS} elements, got shape {_dimensions(checked)}", where)
+        raise SchemaError(f"expected at most {MAX_ELEMENTS} elements, got shape {write_dimensions(checked)}", where)
     return checked
 
 
 def _checked_classes(classes: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(classes, (tuple, list)) or not all(_is_utf8(name) for name in classes):
+    if not isinstance(classes, (tuple, list)) or not all(is_utf8(name) for name in classes):
         raise SchemaError(f"expected class names as a tuple of str, got {reprlib.repr(classes)}", where)
     if len(set(classes)) != len(classes):
         twice = next(name for name in classes if classes.count(name) > 1)
@@ -429,14 +414,16 @@ def _checked_classes(classes: Any, where: str) -> tuple[str, ...]:
     return tuple(str(name) for name in classes)
 
 
-def _is_utf8(name: Any) -> bool:
+def is_utf8(name: Any) -> bool:
+    """Whether it is a str that can be stored: one without halves of surrogate pairs."""
     try:
         return isinstance(name, str) and name.encode() is not None
     except UnicodeEncodeError:
         return False
 
 
-def _dimensions(shape: Shape) -> str:
+def write_dimensions(shape: Shape) -> str:
+    """A shape as types show it: "[4,?]", nothing for a single value."""
     return f"[{','.join('?' if size is None else str(size) for size in shape)}]" if shape else ""
 
 
@@ -444,30 +431,19 @@ def _join(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 
-def _did_you_mean(name: Any, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name[:100], list(known), n=3) if isinstance(name, str) else []
-    return f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
-
-
-def _known(name: Any, known: Iterable[str], noun: str = "fields") -> str:
-    """The hint of an unknown name: near misses, then what there is."""
-    names = list(known)
-    listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    return f"{_did_you_mean(name, names)} The {noun} are: {listed or 'none'}".lstrip()
-
-
-def _map_nested(function: Any, value: Any, depth: int = 0) -> Any:
-    """The function over all items of nested lists, which become tuples."""
+def map_nested(function: Any, value: Any, into: type[list[Any]] | type[tuple[Any, ...]] = tuple, depth: int = 0) -> Any:
+    """The function over all items of nested lists or tuples, which become tuples, or what `into` says."""
     if not isinstance(value, (list, tuple)):
         return function(value)
     if depth > MAX_RANK:
         raise SchemaError(f"expected at most {MAX_RANK} dimensions, got more")
-    return tuple(_map_nested(function, item, depth + 1) for item in value)
+    return into(map_nested(function, item, into, depth + 1) for item in value)
 
 
-def _written_default(value: Any) -> str:
+def _literal(value: Any) -> str:
+    """The repr, also for numbers that have no literal."""
     if isinstance(value, tuple):
-        return f"({', '.join(map(_written_default, value))}{',' * (len(value) == 1)})"
+        return f"({', '.join(map(_literal, value))}{',' * (len(value) == 1)})"
     return f"float({str(value)!r})" if isinstance(value, float) and not math.isfinite(value) else repr(value)
 
 
@@ -496,14 +472,14 @@ def _check_depth(fields: Mapping[str, Any]) -> None:
 
 
 def _node(name: Any, value: Any) -> Field | Schema:
-    if not _is_utf8(name) or not name:
+    if not is_utf8(name) or not name:
         raise SchemaError(f"expected a name of at least one letter, valid as UTF-8, got {reprlib.repr(name)}")
     if isinstance(value, Field):
         return value if value.name == name else replace(value, name=str(name))
     if isinstance(value, str):
         return Field.parse(value, str(name))
     if not isinstance(value, Mapping):
-        raise SchemaError(f"expected a type, a Field or a dict, got {_describe(value)}", name)
+        raise SchemaError(f"expected a type, a Field or a dict, got {type(value).__name__}", name)
     if not value:
         raise SchemaError("expected at least one field in a nested dict, got none", name)
     return value if isinstance(value, Schema) else Schema(value)
@@ -530,10 +506,10 @@ def _flatten(node: Schema, value: Any, depth: int, where: str) -> dict[str, Any]
         columns = {name: [row[name] for row in rows] for name in names}
         return {name: None if rows and all(v is None for v in c) else c for name, c in columns.items()}
     if not isinstance(value, Mapping):
-        raise SchemaError(f"expected a dict{' or a list of dicts' * bool(depth)}, got {_describe(value)}", where)
+        raise SchemaError(f"expected a dict{' or a list of dicts' * bool(depth)}, got {type(value).__name__}", where)
     for name in value:
         if name not in node:
-            raise SchemaError(f"unknown field {reprlib.repr(name)}", where, _known(name, node))
+            raise SchemaError(f"unknown field {reprlib.repr(name)}", where, name_known(name, node))
     flat: dict[str, Any] = {}
     for name, child in node.items():
         if isinstance(child, Field):
@@ -556,24 +532,6 @@ def _unflatten(node: Schema, flat: Mapping[str, Any], prefix: str) -> dict[str, 
     return nested
 
 
-def _check_lengths(node: Schema, values: Mapping[str, Any], depth: int, prefix: str, where: str) -> None:
-    """The lists of one sequence are equally long, at every level that it shares."""
-    depth += node.sequence
-    if node.sequence:
-        lists = {name: values[name] for name in (prefix + leaf.name for leaf in node.leaves())}
-        lengths = {name: _lengths(value, depth) for name, value in lists.items() if value is not None}
-        if len(set(lengths.values())) > 1:
-            got = ", ".join(f"{name} of {length}" for name, length in lengths.items())
-            raise SchemaError(f"expected lists of equal length in a sequence, got {got}", where)
-    for name, child in node.items():
-        if isinstance(child, Schema):
-            _check_lengths(child, values, depth, f"{prefix}{name}/", where)
-
-
-def _lengths(value: Any, depth: int) -> Any:
-    return len(value) if depth == 1 else tuple(_lengths(row, depth - 1) for row in value)
-
-
 # JSON
 
 
@@ -587,7 +545,7 @@ def _field_to_json(field: Field) -> dict[str, Any]:
     if field.classes is not None:
         data["classes"] = list(field.classes)
     if field.default is not None:
-        data["default"] = _map_nested(_item_to_json, field.default)
+        data["default"] = map_nested(_item_to_json, field.default, into=list)
     return data
 
 
@@ -602,7 +560,7 @@ def _schema_from_json(data: Any, where: str, depth: int) -> Schema:
     if depth > MAX_DEPTH:
         raise SchemaError(f"expected at most {MAX_DEPTH} dicts within each other, got more")
     if not isinstance(data.get("fields"), dict):
-        raise SchemaError(f'expected "fields" to be an object, got {_describe(data.get("fields"))}', where)
+        raise SchemaError(f'expected "fields" to be an object, got {type(data.get("fields")).__name__}', where)
     nodes: dict[str, Field | Schema] = {}
     for name, value in data["fields"].items():
         path = f"{where}/{name}" if where else str(name)
@@ -616,7 +574,7 @@ def _field_from_json(data: Any, where: str) -> Field:
     options = {key: value for key, value in data.items() if key != "type"}
     if options.get("default") is not None:
         dtype = Field.parse(data.get("type"), where).dtype
-        options["default"] = _map_nested(lambda item: _item_from_json(item, dtype, where), options["default"])
+        options["default"] = map_nested(lambda item: _item_from_json(item, dtype, where), options["default"])
     return Field.parse(data.get("type"), where, **options)
 
 
@@ -631,155 +589,7 @@ def _item_from_json(item: Any, dtype: str, where: str) -> Any:
 
 def _check_keys(data: Any, known: tuple[str, ...], where: str) -> None:
     if not isinstance(data, dict):
-        raise SchemaError(f"expected an object, got {_describe(data)}", where)
+        raise SchemaError(f"expected an object, got {type(data).__name__}", where)
     for key in data:
         if key not in known:
             raise SchemaError(f"unknown key {reprlib.repr(key)}, expected {', '.join(known)}", where)
-
-
-# Values
-
-
-def _describe(value: Any) -> str:
-    """The type of any value, in the notation of fields; Python's numbers have no width."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        name = {"U": "str", "S": "bytes"}.get(value.dtype.kind, value.dtype.name)
-        return name + _dimensions(value.shape)
-    if isinstance(value, (list, tuple)):
-        items, shape = _unnest(value)
-        names = sorted({type(item).__name__ for item in items})
-        if "list" in names or "tuple" in names:
-            return "lists that differ in length"
-        return (names[0] + _dimensions(shape)) if len(names) == 1 else f"a list of {' and '.join(names) or 'nothing'}"
-    return type(value).__name__
-
-
-def _unnest(value: list[Any] | tuple[Any, ...]) -> tuple[list[Any], tuple[int, ...]]:
-    """The items of nested lists in order, and the shape of the lists around them, as far as they are even."""
-    items: list[Any] = list(value)
-    shape: tuple[int, ...] = (len(value),)
-    while items and all(isinstance(item, (list, tuple)) for item in items):
-        lengths = {len(item) for item in items}
-        if len(lengths) > 1:
-            break
-        items = [inner for item in items for inner in item]
-        shape = (*shape, lengths.pop())
-    return items, shape
-
-
-def _coerce(field: Field, value: Any, levels: int, where: str) -> Any:
-    if isinstance(value, np.ndarray) and value.dtype == object:
-        value = value.tolist()
-    if levels > 1:
-        if not isinstance(value, (list, tuple)) and not (isinstance(value, np.ndarray) and value.ndim):
-            raise _mismatch(field, value, where)
-        return [_coerce(field, row, levels - 1, f"{where}[{index}]") for index, row in enumerate(value)]
-    if field.kind == "label" and field.classes is not None:
-        value = _class_indices(field.classes, value, where)
-    array = _coerce_texts(field, value, where) if field.dtype in TEXTS else _coerce_numbers(field, value, where)
-    shape = (None,) * levels + field.shape
-    if array.ndim == 1 and not array.size and len(shape) > 1 and not shape[0]:
-        array = array.reshape([size or 0 for size in shape])  # an empty list of rows
-    if array.ndim != len(shape) or any(want not in (None, got) for want, got in zip(shape, array.shape, strict=True)):
-        raise _mismatch(field, value, where)
-    if field.kind == "label" and field.classes is not None and array.size:
-        _check_labels(field.classes, array, where)
-    return array if array.ndim or array.dtype != object else array[()]
-
-
-def _mismatch(field: Field, value: Any, where: str, hint: str = "", got: str = "") -> SchemaError:
-    return SchemaError(f"expected {field}, got {got or _describe(value)}", where, hint)
-
-
-def _coerce_texts(field: Field, value: Any, where: str) -> np.ndarray[Any, Any]:
-    if isinstance(value, np.ndarray):
-        items, shape = value.ravel().tolist(), value.shape
-    else:
-        items, shape = _unnest(value) if isinstance(value, (list, tuple)) else ([value], ())
-    encoded = np.empty(len(items), object)
-    for index, item in enumerate(items):
-        if field.dtype == "bytes" and isinstance(item, (bytes, bytearray, memoryview)):
-            encoded[index] = bytes(item)
-        elif field.dtype == "str" and isinstance(item, str):
-            if not _is_utf8(item):
-                raise _mismatch(field, value, where, got=f"a str that is not valid Unicode, {reprlib.repr(item)}")
-            encoded[index] = item.encode()
-        else:
-            hints = {str: "Encode it: value.encode()", bytes: "Decode it: value.decode()"}
-            raise _mismatch(field, value, where, next((h for t, h in hints.items() if isinstance(item, t)), ""))
-    return encoded.reshape(shape)
-
-
-def _coerce_numbers(field: Field, value: Any, where: str) -> np.ndarray[Any, Any]:
-    if hasattr(value, "__array__"):
-        return _coerce_array(field, value, where)
-    items, shape = _unnest(value) if isinstance(value, (list, tuple)) else ([value], ())
-    if len(shape) > MAX_RANK:
-        raise _mismatch(field, value, where, got=f"a list of more than {MAX_RANK} dimensions")
-    if any(hasattr(kind, "__array__") for kind in set(map(type, items))):
-        rows = [_coerce_numbers(field, row, where) for row in value]
-        if len({row.shape for row in rows}) > 1:
-            raise _mismatch(field, value, where, got="arrays that differ in shape")
-        return np.stack(rows)
-    return _coerce_python(field, items, where, value).reshape(shape)
-
-
-def _coerce_array(field: Field, value: Any, where: str) -> np.ndarray[Any, Any]:
-    """NumPy's rule is strict: the same dtype, or one that loses nothing."""
-    if np.ma.is_masked(value):
-        raise _mismatch(field, value, where, "Fill it first: value.filled(...)", got="an array with masked elements")
-    array = np.asarray(value)
-    name = array.dtype.name
-    if name not in DTYPES or common_dtype(name, field.dtype) != field.dtype:
-        hint = f'Cast it first: value.astype("{field.dtype}")' if name in DTYPES else ""
-        raise _mismatch(field, array, where, hint)
-    if name in ("int64", "uint64") and field.dtype == "float64":
-        for item in array[(array > 2**53) | (array < -(2**53))].tolist():
-            if float(item) != item:
-                raise _mismatch(field, array, where, got=f"{name} {item}, which float64 cannot hold exactly")
-    return np.asarray(array, dtype=field.numpy_dtype, order="C")
-
-
-def _coerce_python(field: Field, items: list[Any], where: str, value: Any) -> np.ndarray[Any, Any]:
-    """Python's numbers have no width: an int must fit, a float is rounded to the field's precision."""
-    allowed = (bool,) if field.dtype == "bool" else (int,) if field.dtype in INTEGERS else (int, float)
-    if not all(isinstance(item, allowed) for item in items):
-        hint = "Make the lists equally long, or declare it as a list of lists" if isinstance(value, list) else ""
-        raise _mismatch(field, value, where, hint if any(isinstance(item, list) for item in items) else "")
-    if field.dtype in INTEGERS:
-        limits = np.iinfo(field.dtype)
-        for item in items:
-            if not limits.min <= item <= limits.max:
-                raise _mismatch(field, value, where, got=f"{item}, outside of {limits.min} to {limits.max}")
-    if field.dtype not in FLOATS:
-        return np.array(items, dtype=field.dtype)
-    try:
-        exact = np.array(items, dtype=np.float64)
-    except OverflowError:
-        raise _mismatch(field, value, where, got="an int too large for any float") from None
-    with np.errstate(over="ignore"):
-        rounded = exact.astype(field.numpy_dtype)
-    for item, stored in zip(items, rounded.tolist(), strict=True):
-        if stored != item and (isinstance(item, int) or (math.isinf(stored) and math.isfinite(item))):
-            raise _mismatch(field, value, where, got=f"{item}, which {field.dtype} cannot hold")
-    return rounded
-
-
-def _class_indices(classes: tuple[str, ...], value: Any, where: str) -> Any:
-    """A label may be given by the name of its class."""
-    if isinstance(value, np.ndarray) and value.dtype.kind == "U":
-        value = value.tolist()
-
-    def index(item: Any) -> Any:
-        if isinstance(item, str) and item not in classes:
-            raise SchemaError(f"unknown class {reprlib.repr(item)}", where, _known(item, classes, "classes"))
-        return classes.index(item) if isinstance(item, str) else item
-
-    return _map_nested(index, value)
-
-
-def _check_labels(classes: tuple[str, ...], array: np.ndarray[Any, Any], where: str) -> None:
-    """A label is the index of its class; -1 is "none", as TFDS has it."""
-    for label in (int(array.min()), int(array.max())):
-        if not -1 <= label < len(classes):
-            raise SchemaError(f"expected a label of {len(classes)} classes, got {label}", where)
