@@ -88,12 +88,20 @@ def run(target: str, seconds: int, env: dict[str, str]) -> tuple[bool, str]:
             f"{coverage[-1] if coverage else '?'} edges covered"
         )
     new = sorted(set(findings.iterdir()) - known)
-    last = "\n".join(f"    {line}" for line in said.splitlines()[-40:])
+    lines = said.splitlines()
     if not new:
-        return False, f"{target}: did not run (exit {status}); the end of {log.relative_to(ROOT)}:\n{last}"
+        return False, f"{target}: did not run (exit {status}); {log.relative_to(ROOT)} ends:\n{indented(lines[-30:])}"
+    cause = next((n for n, line in enumerate(lines) if re.search(r"panicked at|ERROR: ", line)), 0)
     file = new[0].relative_to(ROOT)
-    again = f"RUSTC_BOOTSTRAP=1 cargo fuzz run {target} {file}"
-    return False, f"{target}: FOUND {file}\n{last}\n  To see it again: {again}"
+    return False, (
+        f"{target}: FOUND {file}\n{indented(lines[cause : cause + 12])}\n"
+        f"  The rest is in {log.relative_to(ROOT)}. To see it again: RUSTC_BOOTSTRAP=1 cargo fuzz run {target} {file}"
+    )
+
+
+def indented(lines: list[str]) -> str:
+    """The lines, set off from ours."""
+    return "\n".join(f"    {line}" for line in lines)
 
 
 def main() -> int:
