@@ -77,27 +77,29 @@ class Ragged:
     @classmethod
     def from_rows(cls, rows: Sequence[Any], dtype: Any = None) -> Ragged:
         """A column of the given rows: arrays, lists of numbers or strings, lists of such lists; None where missing."""
+        rows = [row.tolist() if _holds_objects(row) else row for row in rows]
         present = np.array([row is not None for row in rows], dtype=bool)
-        kept = [row.tolist() if _holds_objects(row) else row for row in rows if row is not None]
         lengths = np.zeros(len(rows), dtype=np.int64)
         shapes = None
         values: Array | Bytes | Ragged
-        kinds = {type(item) for row in kept if isinstance(row, (list, tuple)) for item in row}
+        kinds = {type(item) for row in rows if isinstance(row, (list, tuple)) for item in row}
         if any(issubclass(kind, (str, bytes, list, tuple, np.ndarray)) for kind in kinds):
-            items = [item for row in kept for item in row]
+            items = [item for row in rows if row is not None for item in row]
             strings = all(issubclass(kind, (str, bytes)) for kind in kinds)
             values = Bytes.from_list(items) if strings else cls.from_rows(items, dtype)
-            lengths[present] = [len(row) for row in kept]
+            lengths[present] = [len(row) for row in rows if row is not None]
         else:
-            arrays = [np.asarray(row, dtype=dtype) for row in kept]
+            # An empty list has neither dtype nor shape: it is a row of length 0.
+            filled = [row is not None and not (isinstance(row, (list, tuple)) and not row) for row in rows]
+            arrays = [np.asarray(row, dtype=dtype) for row, full in zip(rows, filled, strict=True) if full]
             if any(not array.ndim or array.ndim != arrays[0].ndim for array in arrays):
                 raise SchemaError("expected rows of the same number of dimensions, one or more")
             if len({array.shape[1:] for array in arrays}) > 1:
                 shapes = np.zeros((len(rows), arrays[0].ndim), dtype=np.int64)
-                shapes[present] = [array.shape for array in arrays]
+                shapes[filled] = [array.shape for array in arrays]
                 arrays = [array.ravel() for array in arrays]
             values = np.concatenate(arrays) if arrays else np.empty(0, dtype=dtype)
-            lengths[present] = [len(array) for array in arrays]
+            lengths[filled] = [len(array) for array in arrays]
         return cls._trusted(values, _splits(lengths), shapes, None if present.all() else present)
 
     def __len__(self) -> int:

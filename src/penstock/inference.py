@@ -406,7 +406,8 @@ def _coerce_python(field: Field, items: list[Any], where: str, value: Any) -> np
         limits = np.iinfo(field.dtype)
         for item in items:
             if not limits.min <= item <= limits.max:
-                raise _mismatch(field, value, where, got=f"{item}, outside of {limits.min} to {limits.max}")
+                got = item if item.bit_length() <= 64 else f"an int of {item.bit_length()} bits"
+                raise _mismatch(field, value, where, got=f"{got}, outside of {limits.min} to {limits.max}")
     if field.dtype not in FLOATS:
         return np.array(items, dtype=field.dtype)
     try:
@@ -479,7 +480,7 @@ def _unnest(value: list[Any] | tuple[Any, ...]) -> tuple[list[Any], tuple[int, .
     """The items of nested lists in order, and the shape of the lists around them, as far as they are even."""
     items: list[Any] = list(value)
     shape: tuple[int, ...] = (len(value),)
-    while items and all(isinstance(item, (list, tuple)) for item in items):
+    while items and len(shape) <= MAX_RANK and all(isinstance(item, (list, tuple)) for item in items):
         lengths = {len(item) for item in items}
         if len(lengths) > 1:
             break

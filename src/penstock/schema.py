@@ -271,9 +271,10 @@ class Schema(Mapping[str, "Field | Schema"]):
         self._leaves = tuple(self._find_leaves())
         owners: dict[str, str] = {}
         for key, name in ((key, leaf.name) for leaf in self._leaves for key in leaf.record_keys):
-            if owners.setdefault(key, name) != name:
+            if key in owners:
                 got = f"{owners[key]!r} and {name!r}, both stored under {key!r}"
                 raise SchemaError(f"expected one field for each key, got {got}", hint="Rename one of them")
+            owners[key] = name
 
     def _find_leaves(self) -> Iterator[Field]:
         extra = int(self._sequence)
