@@ -99,7 +99,7 @@ def main(words: Sequence[str] | None = None) -> int:
     elif options.markdown:
         print(report.markdown(made))
     else:
-        console = Console(width=None if sys.stdout.isatty() else 150)
+        console = Console(width=None if sys.stdout.isatty() else 160)
         console.print(report.table(made))
         for sentence in report.about(made):
             console.print(sentence, style="dim", highlight=False)

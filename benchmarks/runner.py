@@ -212,5 +212,5 @@ def _known(
 
 
 def _unknown(peer: str | None, must: float | None, aim: float | None, who: str, reason: str) -> Comparison:
-    text = f"not measured: {reason}" if who == peer else f"not measured: {who}: {reason}"
+    text = f"not measured: {reason}" if who == peer else f"ours not measured: {reason}"
     return {"peer": peer, "must": must, "aim": aim, "ratio": None, "spread": None, "verdict": text}
