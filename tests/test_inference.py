@@ -126,6 +126,7 @@ def test_rows_that_differ_inside_a_sequence_become_lists() -> None:
         ([1, None], "expected a value, got None - at examples[0].x[1]"),
         ([1, "a"], "no type holds both int64 and str"),
         ([1, [2]], "no type holds both int64 and int64[1]"),
+        ([1, []], "no type holds both int64 and an empty list"),
         ([{"a": 1}, {}], "at examples[0].x.a"),
         ([{"a": 1}, {"a": None}], "at examples[0].x.a"),
         ([[{"a": 1}]], "got a list of such lists"),

@@ -57,7 +57,7 @@ def fields(draw: st.DrawFn) -> Field:
         encodings = ENCODINGS
     field = replace(field, encoding=draw(st.sampled_from(encodings)))
     if field.dtype == "int64" and draw(st.booleans()):
-        names = draw(st.lists(NAMES, unique=True, max_size=4))
+        names = draw(st.lists(NAMES, unique=True, min_size=1, max_size=4))
         field = replace(field, classes=tuple(names))
     elif field.dtype == "bytes" and not field.shape and draw(st.booleans()):
         field = replace(field, kind="image")
@@ -570,6 +570,7 @@ def test_check_of_no_dict() -> None:
         ("float32[2]", (1, 2.5), np.array([1, 2.5], np.float32)),
         ("float32[2]", [np.float32(1), 2.5], np.array([1, 2.5], np.float32)),
         ("int64[?,2]", [], np.zeros((0, 2), np.int64)),
+        ("int64[1,?,2]", [[]], np.zeros((1, 0, 2), np.int64)),
         ("int64[?,2]", [[1, 2], np.array([3, 4])], np.array([[1, 2], [3, 4]])),
         ("int32[?]", np.array([1, 2], ">i4"), np.array([1, 2], np.int32)),
         ("int64[2]", np.array([1, 2], object), np.array([1, 2])),

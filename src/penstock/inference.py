@@ -232,8 +232,8 @@ def _join(a: _Node, b: _Node, where: str) -> _Node:
 
 
 def _join_leaves(a: _Leaf, b: _Leaf, where: str) -> _Leaf:
-    if not a.dtype or (not b.dtype and len(b.dimensions) > len(a.dimensions)):
-        a, b = b, a
+    if not a.dtype and (b.dtype or len(b.dimensions) > len(a.dimensions)):
+        a, b = b, a  # if one is an empty list, it is b
     dtype = common_dtype(a.dtype, b.dtype) if b.dtype else a.dtype
     behind = () if b.dtype else a.dimensions[len(b.dimensions) :]
     if dtype is None or len(a.dimensions) != len(b.dimensions + behind):
@@ -337,8 +337,8 @@ def coerce(field: Field, value: Any, levels: int, where: str) -> Any:
         value = _class_indices(field.classes, value, where)
     array = _coerce_texts(field, value, where) if field.dtype in TEXTS else _coerce_numbers(field, value, where)
     shape = (None,) * levels + field.shape
-    if array.ndim == 1 and not array.size and len(shape) > 1 and not shape[0]:
-        array = array.reshape([size or 0 for size in shape])  # an empty list of rows
+    if not array.size and array.ndim < len(shape) and isinstance(value, (list, tuple)):
+        array = array.reshape(array.shape + tuple(size or 0 for size in shape[array.ndim :]))  # an empty list of rows
     if array.ndim != len(shape) or any(want not in (None, got) for want, got in zip(shape, array.shape, strict=True)):
         raise _mismatch(field, value, where, "Reshape it, or declare the type that it has")
     if field.kind == "label" and field.classes is not None and array.size:
