@@ -23,6 +23,14 @@ pub enum Values<'a> {
 }
 
 impl Values<'_> {
+    /// The bytes of all values.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Values::Numbers(bytes) | Values::Strings(bytes, _) => bytes.len(),
+            Values::Slices(slices) => slices.iter().map(|slice| slice.len()).sum(),
+        }
+    }
+
     /// How many elements, each of `width` bytes if they are numbers.
     fn len(&self, width: usize) -> usize {
         match self {
@@ -159,10 +167,13 @@ impl<'a> Lane<'a> {
             (Encoding::None, List::Ints) => {
                 let start = out.len();
                 out.resize(start + size + 10, 0);
-                each_int(self.spec.dtype, self.number_bytes(row), |mut position, value| {
+                let written = each_int(self.spec.dtype, self.number_bytes(row), |mut position, value| {
                     write_varint(&mut out[start..], &mut position, value);
                     position
                 });
+                if written != size {
+                    return Err(Error::usage("expected values that stay as they are while they are encoded"));
+                }
                 out.truncate(start + size);
             }
             (Encoding::Bytes, _) => one(self.number_bytes(row), out),

@@ -29,13 +29,16 @@ pub struct Options {
     pub threads: usize,
 }
 
-type Batches = Result<Vec<Vec<Column>>>;
+/// A batch: its columns, and how many rows they have.
+pub type Batch = (Vec<Column>, usize);
+
+type Batches = Result<Vec<Batch>>;
 
 /// Batches of columns, in order.
 pub struct Feed {
     queue: Arc<Queue<Batches>>,
     threads: Vec<JoinHandle<()>>,
-    run: std::vec::IntoIter<Vec<Column>>,
+    run: std::vec::IntoIter<Batch>,
     process: u32,
 }
 
@@ -69,7 +72,7 @@ impl Feed {
     }
 
     /// The next batch, waiting for it at most `patience`.
-    pub fn take(&mut self, patience: Duration) -> Result<Taken<Vec<Column>>> {
+    pub fn take(&mut self, patience: Duration) -> Result<Taken<Batch>> {
         if self.process != std::process::id() {
             let message = "expected to be used by the process that started it, got a fork of that";
             return Err(Error::usage(message).advise("Start iterating in the child process."));
@@ -152,7 +155,7 @@ impl Work {
             let place = |error: Error| self.shard.place(error.renumbered(|row| first as u64 + row));
             let walked = walk(&self.plan, batch.iter().copied()).map_err(place)?;
             let columns = (0..self.plan.specs().len()).map(|column| walked.column(column)).collect::<Result<_>>();
-            batches.push(columns.map_err(place)?);
+            batches.push((columns.map_err(place)?, batch.len()));
         }
         Ok(batches)
     }
@@ -181,7 +184,7 @@ mod tests {
         let mut out = Vec::new();
         loop {
             match feed.take(Duration::from_secs(60)).unwrap() {
-                Taken::Item(batch) => {
+                Taken::Item((batch, _)) => {
                     out.push(
                         batch[0].values.bytes().chunks(8).map(|b| i64::from_le_bytes(b.try_into().unwrap())).collect(),
                     );

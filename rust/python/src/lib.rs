@@ -1,1 +1,59 @@
-//! penstock._core
+//! `penstock._core`: the only crate that knows Python. It extracts, calls the core, and converts; nothing more.
+
+mod buffers;
+mod errors;
+mod feed;
+mod plan;
+mod records;
+mod rows;
+mod sequence;
+mod shard;
+mod writer;
+
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// Below this many bytes, letting other threads run costs more than it gives.
+const RELEASE_FROM: usize = 1 << 16;
+
+/// Calls `work` with the bytes of any object that has some.
+fn with_bytes<T: Send>(data: &Bound<'_, PyAny>, work: impl Fn(&[u8]) -> T + Send + Sync) -> PyResult<T> {
+    let run = |bytes: &[u8]| if bytes.len() < RELEASE_FROM { work(bytes) } else { data.py().detach(|| work(bytes)) };
+    if let Ok(bytes) = data.cast::<PyBytes>() {
+        return Ok(run(bytes.as_bytes()));
+    }
+    let view = data.py().import("numpy")?.call_method1("frombuffer", (data, "uint8"))?;
+    let view = view.cast_into::<PyUntypedArray>()?;
+    debug_assert!(view.is_c_contiguous());
+    Ok(run(buffers::bytes_of(&view)))
+}
+
+/// CRC-32C of `data`, going on from `value`.
+#[pyfunction]
+#[pyo3(signature = (data, value = 0))]
+fn crc32c(data: &Bound<'_, PyAny>, value: u32) -> PyResult<u32> {
+    with_bytes(data, |bytes| penstock_core::crc::append(value, bytes))
+}
+
+/// CRC-32C of `data`, masked as TFRecord stores it.
+#[pyfunction]
+fn masked_crc32c(data: &Bound<'_, PyAny>) -> PyResult<u32> {
+    with_bytes(data, penstock_core::crc::masked)
+}
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(crc32c, module)?)?;
+    module.add_function(wrap_pyfunction!(masked_crc32c, module)?)?;
+    module.add_function(wrap_pyfunction!(shard::offsets_from_dali, module)?)?;
+    module.add_function(wrap_pyfunction!(shard::salvage, module)?)?;
+    module.add_class::<plan::Plan>()?;
+    module.add_class::<records::Records>()?;
+    module.add_class::<sequence::SequencePlan>()?;
+    module.add_class::<shard::Index>()?;
+    module.add_class::<shard::Shard>()?;
+    module.add_class::<feed::Feed>()?;
+    module.add_class::<writer::Writer>()?;
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! From dicts to columns, with the GIL held: as little as possible is done for each value.
+
+use std::ops::Range;
+
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use penstock_core::encode::{Input, Values};
+use penstock_core::frames::Frames;
+use penstock_core::plan::{self, Dtype, Missing};
+use penstock_core::Error;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
+
+use crate::errors::raise;
+use crate::plan::{encode_inputs, Face, Plan};
+
+/// One column, gathered value by value.
+struct Gathering {
+    /// Numbers in C order; the bytes of strings that are not kept as slices.
+    data: Vec<u8>,
+    value_splits: Vec<i64>,
+    row_splits: Vec<i64>,
+    present: Vec<u8>,
+    missing: bool,
+}
+
+/// Some examples as columns.
+pub struct Gathered {
+    columns: Vec<Gathering>,
+    rows: usize,
+    strings: Vec<bool>,
+    ragged: Vec<bool>,
+}
+
+impl Gathered {
+    pub fn new(
+        plan: &Plan,
+        examples: &Bound<'_, PyList>,
+        rows: Range<usize>,
+        coerce: &Bound<'_, PyAny>,
+    ) -> PyResult<Gathered> {
+        let py = examples.py();
+        let specs = plan.plan.specs();
+        let count = rows.len();
+        let mut columns: Vec<Gathering> = specs.iter().map(|spec| Gathering::new(spec, count)).collect();
+        for row in rows {
+            let example = examples.get_item(row)?;
+            let Ok(example) = example.cast::<PyDict>() else {
+                let message = format!("expected an example as a dict, got {}", example.get_type().name()?);
+                return Err(raise(py, &Error::schema(message).in_record(row as u64)));
+            };
+            let mut known = 0;
+            for (number, (gathering, (spec, face))) in columns.iter_mut().zip(specs.iter().zip(&plan.faces)).enumerate()
+            {
+                let value = example.get_item(face.name.bind(py))?;
+                known += usize::from(value.is_some());
+                let value = value.filter(|value| !value.is_none());
+                let taken = match &value {
+                    Some(value) => gathering.take(spec, face, value)?,
+                    None if spec.missing == Missing::Refuse => false,
+                    None => gathering.skip(spec),
+                };
+                if !taken {
+                    // Not the column's very type: Python's schema turns it into that, or says what is wrong.
+                    let exact = coerce.call1((number, row, value))?;
+                    if !gathering.take(spec, face, &exact)? {
+                        let message = format!("expected {}, got {}", spec.describe(), exact.get_type().name()?);
+                        return Err(raise(py, &Error::schema(message).in_field(&spec.key).in_record(row as u64)));
+                    }
+                }
+            }
+            if known != example.len() {
+                // A key that no column has: Python's schema says which.
+                coerce.call1((py.None(), row, example))?;
+            }
+        }
+        let strings = specs.iter().map(|spec| spec.dtype == Dtype::Bytes).collect();
+        let ragged = specs.iter().map(|spec| spec.count.is_none()).collect();
+        Ok(Gathered { columns, rows: count, strings, ragged })
+    }
+
+    /// Encodes them on `threads` threads and hands the frames to `sink` in order.
+    pub fn encode(
+        &self,
+        plan: &plan::Plan,
+        threads: usize,
+        sink: impl FnMut(Frames) -> penstock_core::Result<()>,
+    ) -> penstock_core::Result<()> {
+        let inputs: Vec<Input<'_>> = (0..self.columns.len())
+            .map(|number| {
+                let column = &self.columns[number];
+                Input {
+                    values: match self.strings[number] {
+                        true => Values::Strings(&column.data, &column.value_splits),
+                        false => Values::Numbers(&column.data),
+                    },
+                    row_splits: self.ragged[number].then_some(&column.row_splits[..]),
+                    present: column.missing.then_some(&column.present[..]),
+                }
+            })
+            .collect();
+        encode_inputs(plan, &inputs, self.rows, threads, sink)
+    }
+}
+
+impl Gathering {
+    fn new(spec: &plan::Spec, rows: usize) -> Gathering {
+        Gathering {
+            data: Vec::with_capacity(spec.row_bytes().unwrap_or(0).saturating_mul(rows).min(1 << 24)),
+            value_splits: vec![0],
+            row_splits: vec![0],
+            present: Vec::with_capacity(rows),
+            missing: false,
+        }
+    }
+
+    /// Ends a row that is there.
+    fn end_row(&mut self, width: usize, strings: bool) -> bool {
+        let elements = if strings { self.value_splits.len() - 1 } else { self.data.len() / width };
+        self.row_splits.push(elements as i64);
+        self.present.push(1);
+        true
+    }
+
+    fn string(&mut self, bytes: &[u8]) {
+        self.data.extend_from_slice(bytes);
+        self.value_splits.push(self.data.len() as i64);
+    }
+
+    /// Adds a row that is not there: zeros, so that the rows after it stay in place.
+    fn skip(&mut self, spec: &plan::Spec) -> bool {
+        match (spec.dtype, spec.count) {
+            (Dtype::Bytes, count) => (0..count.unwrap_or(0)).for_each(|_| self.string(&[])),
+            (_, count) => self.data.resize(self.data.len() + count.unwrap_or(0) * spec.dtype.width(), 0),
+        }
+        self.end_row(spec.dtype.width(), spec.dtype == Dtype::Bytes);
+        self.missing = true;
+        if let Some(last) = self.present.last_mut() {
+            *last = 0;
+        }
+        true
+    }
+
+    /// Adds a row if `value` has the column's very type; `false` says that it hasn't.
+    fn take(&mut self, spec: &plan::Spec, face: &Face, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let width = spec.dtype.width();
+        if spec.dtype == Dtype::Bytes {
+            return self.take_strings(spec, face, value);
+        }
+        if let Ok(array) = value.cast::<PyUntypedArray>() {
+            let fits = match spec.count {
+                Some(_) => array.shape() == face.shape,
+                None => array.ndim() == 1,
+            };
+            if !fits || !array.is_c_contiguous() || !array.dtype().is_equiv_to(face.dtype.bind(value.py())) {
+                return Ok(false);
+            }
+            self.data.extend_from_slice(crate::buffers::bytes_of(array));
+            return Ok(self.end_row(width, false));
+        }
+        if spec.count.is_none() || !face.shape.is_empty() {
+            return Ok(false);
+        }
+        match spec.dtype {
+            Dtype::Int64 if value.is_exact_instance_of::<PyInt>() => match value.extract::<i64>() {
+                Ok(number) => self.data.extend_from_slice(&number.to_le_bytes()),
+                Err(_) => return Ok(false),
+            },
+            Dtype::Float64 if value.is_exact_instance_of::<PyFloat>() => {
+                self.data.extend_from_slice(&value.extract::<f64>()?.to_le_bytes());
+            }
+            Dtype::Bool if value.is_exact_instance_of::<PyBool>() => self.data.push(u8::from(value.extract::<bool>()?)),
+            _ => {
+                let mut bytes = [0; 16];
+                if !crate::buffers::scalar_bytes(value, face.dtype.bind(value.py()), &mut bytes)? {
+                    return Ok(false);
+                }
+                self.data.extend_from_slice(&bytes[..width]);
+            }
+        }
+        Ok(self.end_row(width, false))
+    }
+
+    fn take_strings(&mut self, spec: &plan::Spec, face: &Face, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        if let (Some(_), true) = (spec.count, face.shape.is_empty()) {
+            if let Ok(bytes) = value.cast::<PyBytes>() {
+                self.string(bytes.as_bytes());
+            } else if let (true, Ok(text)) = (face.text, value.cast::<PyString>()) {
+                self.string(text.to_cow()?.as_bytes());
+            } else {
+                return Ok(false);
+            }
+            return Ok(self.end_row(1, true));
+        }
+        let Ok(list) = value.cast::<PyList>() else { return Ok(false) };
+        if spec.count.is_some_and(|count| count != list.len())
+            || !list.iter().all(|item| item.is_instance_of::<PyBytes>())
+        {
+            return Ok(false);
+        }
+        for item in list.iter() {
+            self.string(item.cast::<PyBytes>()?.as_bytes());
+        }
+        Ok(self.end_row(1, true))
+    }
+}

@@ -1,0 +1,243 @@
+//! Shards and their indexes.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use numpy::PyArray1;
+use penstock_core::error::{Error, Kind};
+use penstock_core::example::walk;
+use penstock_core::feed::{self, Options};
+use penstock_core::index;
+use penstock_core::shard::{self, Plain, Sidecar};
+use penstock_core::writer::publish;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::errors::{interruptible, raise, released};
+use crate::feed::Feed;
+use crate::plan::{Failure, Plan};
+use crate::records::Records;
+use crate::writer::Writer;
+
+thread_local! {
+    /// What a thread reads single records into: it grows to the largest one, and no further.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Where each record of a shard begins.
+#[pyclass(frozen, eq, module = "penstock._core")]
+#[derive(PartialEq)]
+pub struct Index(pub index::Index);
+
+fn read_index(path: &std::path::Path) -> penstock_core::Result<index::Index> {
+    let bytes = std::fs::read(path).map_err(|error| Error::io("reading the index failed", &error).in_file(path))?;
+    index::Index::from_bytes(&bytes).map_err(|error| error.in_file(path))
+}
+
+#[pymethods]
+impl Index {
+    /// Reads a sidecar.
+    #[staticmethod]
+    fn read(py: Python<'_>, path: PathBuf) -> PyResult<Index> {
+        released(py, || read_index(&path)).map(Index)
+    }
+
+    /// Writes the sidecar, whole or not at all.
+    fn write(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        released(py, || publish(&path, &self.0.to_bytes()))
+    }
+
+    /// DALI's text.
+    fn to_dali(&self, py: Python<'_>) -> PyResult<String> {
+        self.0.to_dali().map_err(|error| raise(py, &error))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    #[getter]
+    fn compression(&self) -> &'static str {
+        self.0.compression.name()
+    }
+
+    #[getter]
+    fn shard_size(&self) -> u64 {
+        self.0.shard_size
+    }
+
+    #[getter]
+    fn shard_crc32c(&self) -> u32 {
+        self.0.shard_crc32c
+    }
+
+    #[getter]
+    fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
+        PyArray1::from_slice(py, &self.0.offsets)
+    }
+}
+
+/// The offsets in DALI's text.
+#[pyfunction]
+pub fn offsets_from_dali<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyArray1<u64>>> {
+    let offsets = index::offsets_from_dali(text).map_err(|error| raise(py, &error))?;
+    Ok(PyArray1::from_vec(py, offsets))
+}
+
+/// A TFRecord file whose records can be read in any order.
+#[pyclass(frozen, module = "penstock._core")]
+pub struct Shard(Arc<shard::Shard>);
+
+#[pymethods]
+impl Shard {
+    /// Opens a file; by the sidecar if there is one that fits, and with `strict` only by that.
+    #[new]
+    #[pyo3(signature = (path, sidecar = None, strict = false, progress = None))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        sidecar: Option<PathBuf>,
+        strict: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Shard> {
+        let shard = interruptible(py, progress, |pulse| {
+            let sidecar = match sidecar.map(|path| read_index(&path)) {
+                Some(Ok(index)) if strict => Sidecar::Use(index),
+                Some(Ok(index)) => Sidecar::Try(index),
+                Some(Err(error)) if strict => return Err(error),
+                Some(Err(_)) | None => Sidecar::Ignore,
+            };
+            shard::Shard::open(&path, sidecar, pulse)
+        })?;
+        Ok(Shard(Arc::new(shard)))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    #[getter]
+    fn compression(&self) -> &'static str {
+        self.0.compression().name()
+    }
+
+    /// The file's size in bytes.
+    #[getter]
+    fn size(&self) -> u64 {
+        self.0.file().size()
+    }
+
+    #[getter]
+    fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
+        PyArray1::from_slice(py, self.0.offsets())
+    }
+
+    /// One record.
+    fn read<'py>(&self, py: Python<'py>, record: usize) -> PyResult<Bound<'py, PyBytes>> {
+        self.with_record(py, record, |bytes| Ok(PyBytes::new(py, bytes)))
+    }
+
+    /// Some records, in the order they are asked for.
+    fn read_many(&self, py: Python<'_>, records: Vec<usize>) -> PyResult<Records> {
+        let frames = released(py, || self.0.read_many(&records))?;
+        Ok(Records::from_chunks(vec![frames]))
+    }
+
+    /// One record, decoded.
+    fn example<'py>(&self, py: Python<'py>, plan: &Bound<'py, Plan>, record: usize) -> PyResult<Bound<'py, PyDict>> {
+        self.with_record(py, record, |bytes| {
+            plan.get().example(py, bytes).map_err(|failure| match failure {
+                Failure::Core(error) => raise(py, &self.0.place(error.renumbered(|_| record as u64))),
+                Failure::Python(error) => error,
+            })
+        })
+    }
+
+    /// Some records, decoded into columns.
+    fn examples<'py>(
+        &self,
+        py: Python<'py>,
+        plan: &Bound<'py, Plan>,
+        records: Vec<usize>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let plan = plan.get();
+        let core = plan.plan.clone();
+        let columns = released(py, || {
+            let frames = self.0.read_many(&records)?;
+            let decode = || {
+                let walked = walk(&core, frames.iter())?;
+                (0..core.specs().len()).map(|column| walked.column(column)).collect::<penstock_core::Result<Vec<_>>>()
+            };
+            decode().map_err(|error| self.0.place(error.renumbered(|row| records[row as usize] as u64)))
+        })?;
+        plan.columns_to_python(py, columns, records.len())
+    }
+
+    /// Starts a feed of the records from the first to before the last of the two.
+    fn feed(
+        &self,
+        py: Python<'_>,
+        plan: &Bound<'_, Plan>,
+        records: (usize, usize),
+        batch: usize,
+        drop_remainder: bool,
+        threads: usize,
+    ) -> PyResult<Feed> {
+        let options = Options { records: records.0..records.1, batch, drop_remainder, threads };
+        let feed = feed::Feed::start(self.0.clone(), plan.get().plan.clone(), options);
+        Ok(Feed::new(plan.clone().unbind(), feed.map_err(|error| raise(py, &error))?))
+    }
+
+    /// The index of this shard, for which the whole file is read once.
+    #[pyo3(signature = (progress = None))]
+    fn index(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Index> {
+        interruptible(py, progress, |pulse| self.0.index(pulse)).map(Index)
+    }
+}
+
+impl Shard {
+    /// Reads a record with the GIL released, then calls `work` with it.
+    fn with_record<'py, T>(
+        &self,
+        py: Python<'py>,
+        record: usize,
+        work: impl FnOnce(&[u8]) -> PyResult<T>,
+    ) -> PyResult<T> {
+        BUFFER.with_borrow_mut(|buffer| {
+            let bytes = released(py, || self.0.read(record, buffer))?;
+            work(bytes)
+        })
+    }
+}
+
+/// One gap: offset, bytes, whole records before it, reason.
+type Gap = (u64, u64, u64, String);
+
+/// Looks at every byte of a file: the number of whole records, their bytes, the file's CRC-32C and the gaps between them.
+/// Whole records are copied into `out`, if there is one.
+#[pyfunction]
+#[pyo3(signature = (path, out = None, progress = None))]
+pub fn salvage(
+    py: Python<'_>,
+    path: PathBuf,
+    out: Option<&Bound<'_, Writer>>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(u64, u64, Vec<Gap>)> {
+    let out = out.map(Bound::get);
+    let report = interruptible(py, progress, |pulse| {
+        let file = Plain::open(&path)?;
+        let mut keep = |_: u64, frame: &[u8]| match out {
+            Some(writer) => writer.write_frame(frame),
+            None => Ok(()),
+        };
+        penstock_core::salvage::salvage(&file, &mut keep, pulse)
+    })?;
+    let gaps = report.gaps.into_iter().map(|gap| (gap.offset, gap.bytes, gap.record, gap.reason)).collect();
+    Ok((report.records, report.record_bytes, gaps))
+}
+
+/// The error for a closed writer, which only the binding knows.
+pub fn closed() -> Error {
+    Error::new(Kind::Usage, "expected an open shard, got one that is closed")
+}

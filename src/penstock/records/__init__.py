@@ -1,0 +1,1 @@
+"""Records and the files that hold them: what the native core does, in Python's words."""

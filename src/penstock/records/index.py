@@ -1,0 +1,48 @@
+"""Where each record of a shard begins: sidecars of our own, and the text files that DALI reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from .._core import Index, Shard, offsets_from_dali
+from ..errors import IndexMismatchError
+
+SUFFIX = ".index"
+
+
+def sidecar_path(path: str | os.PathLike[str]) -> Path:
+    """Where the index of a shard is kept: beside it."""
+    path = Path(path)
+    return path.with_name(path.name + SUFFIX)
+
+
+def write_index(path: str | os.PathLike[str], *, progress: Callable[[int], object] | None = None) -> Index:
+    """Make a shard's index and keep it beside the shard. The whole file is read once, for its checksum."""
+    index = Shard(path, progress=progress).index(progress)
+    index.write(sidecar_path(path))
+    return index
+
+
+def read_index(path: str | os.PathLike[str]) -> Index:
+    """The index that is kept beside a shard."""
+    return Index.read(sidecar_path(path))
+
+
+def export_dali(path: str | os.PathLike[str], idx_path: str | os.PathLike[str]) -> None:
+    """Write the `.idx` file that DALI reads: a line of offset and length for each record."""
+    Path(idx_path).write_text(Shard(path, sidecar_path(path)).index().to_dali(), encoding="ascii")
+
+
+def import_dali(path: str | os.PathLike[str], idx_path: str | os.PathLike[str]) -> Index:
+    """Keep the index of a shard that has one of DALI's; both must agree."""
+    offsets = offsets_from_dali(Path(idx_path).read_text(encoding="ascii"))
+    index = Shard(path).index()
+    if index.offsets.tolist() != offsets.tolist():
+        found, declared = len(index), len(offsets) - 1
+        raise IndexMismatchError(
+            f"expected the {found} records of the shard, got others ({declared}) in the index", str(idx_path)
+        )
+    index.write(sidecar_path(path))
+    return index
