@@ -98,7 +98,9 @@ def test_imports_point_one_way(path: Path) -> None:
         if imported == "_core":
             assert importer in MAY_IMPORT_CORE, f"{where}: only {sorted(MAY_IMPORT_CORE)} may import penstock._core"
         if importer != "__init__":  # the public names come from every part
-            assert layer(imported) <= layer(importer), f"{where}: {importer} may not import {imported}, a layer above it"
+            assert layer(imported) <= layer(importer), (
+                f"{where}: {importer} may not import {imported}, a layer above it"
+            )
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
