@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -69,7 +70,11 @@ def test_the_base_install_needs_numpy_and_the_command_line_only() -> None:
 
 def test_import_is_quick() -> None:
     code = "import time; start = time.perf_counter(); import penstock; print(time.perf_counter() - start)"
-    best = min(float(run(sys.executable, "-c", code)) for _ in range(7))
+    best = math.inf
+    for _ in range(20):  # other work on the machine makes it slower, nothing makes it faster
+        best = min(best, float(run(sys.executable, "-c", code)))
+        if best < IMPORT_SECONDS:
+            break
     assert best < IMPORT_SECONDS, f"`import penstock` takes {best:.3f} s at best; see python -X importtime"
 
 
