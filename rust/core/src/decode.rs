@@ -8,7 +8,7 @@ use crate::columns::{Buffer, Column};
 use crate::error::{Error, Result};
 use crate::example::{byte_strings, malformed, Cell, Feature, Walked};
 use crate::plan::{Dtype, Encoding, List, Missing, Spec};
-use crate::wire::{count_varints, each_varint};
+use crate::wire::{count_varints, each_varint, read_varints};
 
 /// Deflate turns one byte into at most this many, so a stream of n bytes can't hold more than n times as much.
 const MAX_INFLATION: usize = 1032;
@@ -21,7 +21,14 @@ impl Walked<'_, '_> {
 
     /// Decodes column `column` into memory of its own.
     pub fn column(&self, column: usize) -> Result<Column> {
-        self.lane(column).decode()
+        let mut out = Column::empty(&self.plan.specs()[column]);
+        self.append(column, &mut out)?;
+        Ok(out)
+    }
+
+    /// Decodes column `column` behind the rows that `out` has already.
+    pub fn append(&self, column: usize, out: &mut Column) -> Result<()> {
+        self.lane(column).append(out)
     }
 
     /// The size of a column whose rows are all there and of one length: what [`Walked::fill`] needs.
@@ -67,23 +74,30 @@ impl<'a, 'r> Lane<'a, 'r> {
         error.in_record(row as u64).in_field(&self.spec.key)
     }
 
-    pub(crate) fn decode(&self) -> Result<Column> {
-        match (self.spec.dtype, self.spec.row_bytes()) {
-            (Dtype::Bytes, _) => self.decode_strings(),
-            (_, Some(row_bytes)) => {
-                self.check_sizes()?;
-                let mut values = Buffer::numbers(row_bytes * self.rows().len());
-                let mut present = self.present();
-                self.fill_rows(values.bytes_mut(), present.as_deref_mut())?;
-                Ok(Column { values, value_splits: None, row_splits: None, present })
+    /// Decodes all rows behind those that `column` has already.
+    pub(crate) fn append(&self, column: &mut Column) -> Result<()> {
+        let Column { values, value_splits, row_splits, present } = column;
+        // All count as present until a row turns out to be missing.
+        let mut present = present.as_mut().map(|present| {
+            let start = present.len();
+            present.resize(start + self.rows().len(), 1);
+            &mut present[start..]
+        });
+        match (value_splits, row_splits, self.spec.encoding) {
+            (Some(value_splits), row_splits, _) => {
+                let Buffer::Strings(values) = values else {
+                    return Err(Error::usage("expected a column of byte strings"));
+                };
+                self.append_strings(values, value_splits, row_splits.as_mut(), &mut present)
             }
-            (_, None) => self.decode_ragged(),
+            (None, None, _) => {
+                self.check_sizes()?;
+                let out = values.grow(self.spec.row_bytes().unwrap_or(0) * self.rows().len());
+                self.fill_rows(out, present)
+            }
+            (None, Some(splits), Encoding::None) => self.append_ragged(values, splits, present),
+            (None, Some(splits), _) => self.append_ragged_bytes(values, splits, &mut present),
         }
-    }
-
-    /// A mask to fill in, if the plan asks for one: all present until a row turns out to be missing.
-    fn present(&self) -> Option<Vec<u8>> {
-        (self.spec.missing == Missing::Mask).then(|| vec![1; self.rows().len()])
     }
 
     /// Refuses rows that can't have the declared size, before anything is allocated by it.
@@ -148,14 +162,11 @@ impl<'a, 'r> Lane<'a, 'r> {
         }
     }
 
-    fn decode_ragged(&self) -> Result<Column> {
-        if self.spec.encoding != Encoding::None {
-            return self.decode_ragged_bytes();
-        }
-        let mut present = self.present();
-        let mut splits = Vec::with_capacity(self.rows().len() + 1);
-        let mut total = 0usize;
-        splits.push(0);
+    fn append_ragged(&self, values: &mut Buffer, splits: &mut Vec<i64>, present: Option<&mut [u8]>) -> Result<()> {
+        let first = splits.len() - 1;
+        let start = splits[first];
+        let mut total = start;
+        splits.reserve(self.rows().len());
         for (row, cell) in self.rows() {
             let count = match cell {
                 Cell::Packed(list, _) if list != self.spec.list() => Err(self.wrong_list(list)),
@@ -173,19 +184,21 @@ impl<'a, 'r> Lane<'a, 'r> {
                     Missing::Mask => Ok(0),
                 },
             };
-            total += count.map_err(|error| self.place(row, error))?;
-            splits.push(total as i64);
+            total += count.map_err(|error| self.place(row, error))? as i64;
+            splits.push(total);
         }
-        let mut values = Buffer::numbers(total * self.spec.dtype.width());
-        let (out, mask) = (values.bytes_mut(), present.as_deref_mut());
-        dispatch(self.spec.dtype, Fill { lane: self, out, splits: Some(&splits), present: mask })?;
-        Ok(Column { values, value_splits: None, row_splits: Some(splits), present })
+        let out = values.grow((total - start) as usize * self.spec.dtype.width());
+        dispatch(self.spec.dtype, Fill { lane: self, out, splits: Some(&splits[first..]), present })
     }
 
-    fn decode_ragged_bytes(&self) -> Result<Column> {
+    fn append_ragged_bytes(
+        &self,
+        values: &mut Buffer,
+        splits: &mut Vec<i64>,
+        present: &mut Option<&mut [u8]>,
+    ) -> Result<()> {
         let width = self.spec.dtype.width();
-        let mut present = self.present();
-        let mut splits = vec![0];
+        let before = splits.last().copied().unwrap_or(0);
         let mut all: Vec<u8> = Vec::new();
         let mut inflater = Decompressor::new();
         for (row, cell) in self.rows() {
@@ -200,7 +213,7 @@ impl<'a, 'r> Lane<'a, 'r> {
                 Ok(None) => match &self.spec.missing {
                     Missing::Refuse => Err(self.absent()),
                     Missing::Mask => {
-                        mark(&mut present.as_deref_mut(), row, false);
+                        mark(present, row, false);
                         Ok(())
                     }
                     Missing::Default(default) => {
@@ -213,24 +226,25 @@ impl<'a, 'r> Lane<'a, 'r> {
             if (all.len() - start) % width != 0 {
                 return Err(self.place(row, self.wrong_bytes(all.len() - start)));
             }
-            splits.push((all.len() / width) as i64);
+            splits.push(before + (all.len() / width) as i64);
         }
-        let mut values = Buffer::numbers(all.len());
-        values.bytes_mut().copy_from_slice(&all);
-        Ok(Column { values, value_splits: None, row_splits: Some(splits), present })
+        values.grow(all.len()).copy_from_slice(&all);
+        Ok(())
     }
 
-    fn decode_strings(&self) -> Result<Column> {
-        let rows = self.rows().len();
-        let mut present = self.present();
-        let sizes = self.cells.iter().step_by(self.stride).map(|cell| match cell {
+    fn append_strings(
+        &self,
+        values: &mut Vec<u8>,
+        value_splits: &mut Vec<i64>,
+        mut row_splits: Option<&mut Vec<i64>>,
+        present: &mut Option<&mut [u8]>,
+    ) -> Result<()> {
+        let sizes = self.rows().map(|(_, cell)| match cell {
             Cell::Packed(List::Bytes, message) => message.len(),
             _ => 0,
         });
-        let mut values = Vec::with_capacity(sizes.sum());
-        let mut value_splits = Vec::with_capacity(rows + 1);
-        let mut row_splits = self.spec.count.is_none().then(|| vec![0]);
-        value_splits.push(0);
+        values.reserve(sizes.sum());
+        value_splits.reserve(self.rows().len());
         for (row, cell) in self.rows() {
             let before = value_splits.len();
             let mut push = |value: &[u8]| {
@@ -257,7 +271,7 @@ impl<'a, 'r> Lane<'a, 'r> {
                     }
                     Missing::Mask => {
                         (0..self.spec.count.unwrap_or(0)).for_each(|_| push(&[]));
-                        mark(&mut present.as_deref_mut(), row, false);
+                        mark(present, row, false);
                         Ok(())
                     }
                 },
@@ -270,7 +284,7 @@ impl<'a, 'r> Lane<'a, 'r> {
                 _ => {}
             }
         }
-        Ok(Column { values: Buffer::Strings(values), value_splits: Some(value_splits), row_splits, present })
+        Ok(())
     }
 
     /// The one byte string of a cell, `None` when the cell is missing.
@@ -347,15 +361,7 @@ impl<'a, 'r> Lane<'a, 'r> {
     fn put_row<T: Pod>(&self, cell: Cell<'r>, slots: &mut [T], convert: &impl Convert<T>) -> Result<bool> {
         match cell {
             Cell::Packed(List::Ints, packed) if self.spec.list() == List::Ints => {
-                let mut free = slots.iter_mut();
-                let whole = each_varint(packed, |value| match (free.next(), convert.int(value as i64)) {
-                    (Some(slot), Some(value)) => {
-                        *slot = value;
-                        true
-                    }
-                    _ => false,
-                });
-                if !whole || free.len() != 0 {
+                if !read_varints(packed, slots, |value| convert.int(value as i64)) {
                     return Err(self.wrong_ints(packed, slots.len()));
                 }
             }
@@ -387,10 +393,7 @@ impl<'a, 'r> Lane<'a, 'r> {
     #[cold]
     fn wrong_ints(&self, packed: &[u8], expected: usize) -> Error {
         let mut values = Vec::new();
-        let whole = each_varint(packed, |value| {
-            values.push(value as i64);
-            true
-        });
+        let whole = each_varint(packed, |value| values.push(value as i64));
         match values.iter().find(|&&value| !self.spec.dtype.holds(value)) {
             _ if !whole => self.broken(),
             _ if values.len() != expected => self.wrong_count(values.len()),

@@ -93,15 +93,9 @@ impl<'a> Feature<'a> {
                     for field in Fields::new(list) {
                         match field? {
                             (1, Value::Varint(value)) => values.push(value as i64),
-                            (1, Value::Bytes(packed)) => {
-                                let whole = each_varint(packed, |value| {
-                                    values.push(value as i64);
-                                    true
-                                });
-                                if !whole {
-                                    return Err(Malformed("a broken varint in an int64 list"));
-                                }
-                            }
+                            (1, Value::Bytes(packed)) => each_varint(packed, |value| values.push(value as i64))
+                                .then_some(())
+                                .ok_or(Malformed("a broken varint in an int64 list"))?,
                             _ => {}
                         }
                     }

@@ -12,9 +12,11 @@ use crate::plan::Plan;
 use crate::queue::{CloseOnPanic, Queue, Taken};
 use crate::shard::Shard;
 
-/// Threads take work in runs of whole batches of about this many bytes: enough that handing over costs little,
-/// little enough to stay in a core's cache.
+/// Threads take work in runs of whole batches of about this many bytes: enough that handing over costs little.
 const RUN_BYTES: u64 = 1 << 20;
+
+/// Within a batch, about this many bytes are read, checked and decoded at a time: little enough for a core's cache.
+const PIECE_BYTES: u64 = 1 << 18;
 
 /// Which records, in batches of what size, on how many threads.
 #[derive(Clone, Debug)]
@@ -140,24 +142,45 @@ impl Work {
 
     /// Whole batches from `start` on, of about [`RUN_BYTES`] in all.
     fn next_run(&self, start: usize) -> Range<usize> {
-        let offsets = self.shard.offsets();
-        let limit = offsets[start].saturating_add(RUN_BYTES);
-        let fits = offsets[start..=self.end].partition_point(|&offset| offset <= limit).saturating_sub(1);
+        let fits = self.fitting(start..self.end, RUN_BYTES);
         let batches = (fits / self.batch).max(1);
         start..start.saturating_add(batches.saturating_mul(self.batch)).min(self.end)
     }
 
     fn decode(&self, records: Range<usize>, buffer: &mut Vec<u8>) -> Batches {
-        let frames = self.shard.frames(records.clone(), buffer)?;
-        let data = self.shard.records(records.clone(), frames)?;
-        let mut batches = Vec::with_capacity(data.len().div_ceil(self.batch));
-        for (first, batch) in (records.start..).step_by(self.batch).zip(data.chunks(self.batch)) {
-            let place = |error: Error| self.shard.place(error.renumbered(|row| first as u64 + row));
-            let walked = walk(&self.plan, batch.iter().copied()).map_err(place)?;
-            let columns = (0..self.plan.specs().len()).map(|column| walked.column(column)).collect::<Result<_>>();
-            batches.push((columns.map_err(place)?, batch.len()));
+        let mut batches = Vec::with_capacity(records.len().div_ceil(self.batch));
+        let mut start = records.start;
+        while start < records.end {
+            let end = (start + self.batch).min(records.end);
+            batches.push((self.decode_batch(start..end, buffer)?, end - start));
+            start = end;
         }
         Ok(batches)
+    }
+
+    /// A batch is read and decoded in pieces that stay in a core's cache from one step to the next.
+    fn decode_batch(&self, records: Range<usize>, buffer: &mut Vec<u8>) -> Result<Vec<Column>> {
+        let mut columns: Vec<Column> = self.plan.specs().iter().map(Column::empty).collect();
+        let mut start = records.start;
+        while start < records.end {
+            let piece = start..start + self.fitting(start..records.end, PIECE_BYTES).max(1);
+            let place = |error: Error| self.shard.place(error.renumbered(|row| start as u64 + row));
+            let frames = self.shard.frames(piece.clone(), buffer)?;
+            let data = self.shard.records(piece.clone(), frames)?;
+            let walked = walk(&self.plan, data.iter().copied()).map_err(place)?;
+            for (number, column) in columns.iter_mut().enumerate() {
+                walked.append(number, column).map_err(place)?;
+            }
+            start = piece.end;
+        }
+        Ok(columns)
+    }
+
+    /// How many of the records have their frames within the first `bytes` bytes.
+    fn fitting(&self, records: Range<usize>, bytes: u64) -> usize {
+        let offsets = &self.shard.offsets()[records.start..=records.end];
+        let limit = offsets[0].saturating_add(bytes);
+        offsets.partition_point(|&offset| offset <= limit) - 1
     }
 }
 
@@ -172,7 +195,7 @@ mod tests {
         let plan = Plan::new(vec![spec("n", Dtype::Int64, Some(1))]).unwrap();
         let data: Vec<u8> = (0..rows as i64).flat_map(i64::to_le_bytes).collect();
         let inputs = [Input { values: Values::Numbers(&data), row_splits: None, present: None }];
-        let frames = Batch::new(&plan, &inputs, rows).unwrap().encode(0..rows).unwrap();
+        let frames = Batch::new(&plan, &inputs, rows).unwrap().encode(0..rows, Vec::new()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, frames.bytes()).unwrap();

@@ -87,9 +87,10 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// No frames yet, with room for some.
-    pub fn with_capacity(records: usize, bytes: usize) -> Self {
-        Frames { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(records) }
+    /// No frames yet, in a buffer that was used before.
+    pub fn reusing(mut bytes: Vec<u8>, records: usize) -> Self {
+        bytes.clear();
+        Frames { bytes, ends: Vec::with_capacity(records) }
     }
 
     /// Appends a record.

@@ -105,7 +105,8 @@ pub fn decode<'r>(
         let spec = &lists.specs()[number];
         let lane = Lane { spec, cells: &steps[number], stride: 1, parsed: &walked.parsed };
         let record_of = |step: u64| (step_splits.partition_point(|&split| split as u64 <= step) - 1) as u64;
-        let column = lane.decode().map_err(|error| error.renumbered(record_of))?;
+        let mut column = Column::empty(spec);
+        lane.append(&mut column).map_err(|error| error.renumbered(record_of))?;
         let present = (spec.missing == Missing::Mask).then_some(present);
         out.push(ListColumn { column, step_splits, present });
     }
@@ -141,7 +142,7 @@ pub fn encode(context: &encode::Batch<'_>, lists: &Plan, inputs: &[ListInput<'_>
         steps.push((lane, given.present));
     }
     let mut scratch = Scratch::default();
-    let mut frames = Frames::with_capacity(rows, 0);
+    let mut frames = Frames::default();
     for row in 0..rows {
         frames
             .push_with(|out| encode_row(context, &steps, row, &mut scratch, out))

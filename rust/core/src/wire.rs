@@ -106,24 +106,28 @@ fn squeeze(word: u64) -> u64 {
 /// Reads the varint at `position` and moves past it. `None` when it has no end within ten bytes.
 #[inline]
 pub fn varint(bytes: &[u8], position: &mut usize) -> Option<u64> {
-    let rest = bytes.get(*position..)?;
-    if let Some(&first) = rest.first() {
-        if first < 0x80 {
-            *position += 1;
-            return Some(u64::from(first));
-        }
+    let (value, next) = varint_at(bytes, *position)?;
+    *position = next;
+    Some(value)
+}
+
+/// The varint at `position`, and where the next thing begins. By value, so that a loop keeps its position in a register.
+#[inline]
+fn varint_at(bytes: &[u8], position: usize) -> Option<(u64, usize)> {
+    match bytes.get(position) {
+        Some(&byte) if byte < 0x80 => Some((u64::from(byte), position + 1)),
+        Some(_) => long_varint_at(bytes, position),
+        None => None,
     }
-    long_varint(rest, position)
 }
 
 #[inline(never)]
-fn long_varint(rest: &[u8], position: &mut usize) -> Option<u64> {
+fn long_varint_at(bytes: &[u8], position: usize) -> Option<(u64, usize)> {
     let mut value = 0u64;
-    for (i, &byte) in rest.iter().take(10).enumerate() {
+    for (i, &byte) in bytes[position..].iter().take(10).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * i);
         if byte < 0x80 {
-            *position += i + 1;
-            return Some(value);
+            return Some((value, position + i + 1));
         }
     }
     None
@@ -137,41 +141,65 @@ pub fn count_varints(packed: &[u8]) -> usize {
 }
 
 /// Calls `put` with each varint of `packed`; `false` if one is broken or longer than ten bytes.
-///
-/// The last byte decides whether the list is whole; within it, eight bytes at a time are looked at, and every
-/// varint that ends inside them is taken out by shifts alone.
-#[inline]
-pub fn each_varint(packed: &[u8], mut put: impl FnMut(u64) -> bool) -> bool {
+pub fn each_varint(packed: &[u8], mut put: impl FnMut(u64)) -> bool {
     let mut position = 0;
-    while let Some(chunk) = packed.get(position..position + 8) {
-        let mut word = u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
-        let mut ends = !word & CONTINUES;
-        if ends == 0 {
-            match long_varint(&packed[position..], &mut position) {
-                Some(value) if put(value) => continue,
-                _ => return false,
-            }
-        }
-        let used = 64 - ends.leading_zeros();
-        let mut taken = 0;
-        while ends != 0 {
-            let end = ends.trailing_zeros() + 1 - taken;
-            if !put(squeeze(word & (u64::MAX >> (64 - end)))) {
-                return false;
-            }
-            word = word.checked_shr(end).unwrap_or(0);
-            taken += end;
-            ends &= ends - 1;
-        }
-        position += used as usize / 8;
-    }
     while position < packed.len() {
         match varint(packed, &mut position) {
-            Some(value) if put(value) => {}
-            _ => return false,
+            Some(value) => put(value),
+            None => return false,
         }
     }
     true
+}
+
+/// Fills `out` with the varints of `packed`, each through `convert`; `false` unless they are just as many, all whole and
+/// all convertible.
+///
+/// Two at a time: eight bytes hold two varints of up to four bytes, whose ends are found and whose gaps are closed without
+/// a branch that depends on their lengths.
+#[inline]
+pub fn read_varints<T>(packed: &[u8], out: &mut [T], convert: impl Fn(u64) -> Option<T>) -> bool {
+    let mut position = 0;
+    let mut pairs = out.chunks_exact_mut(2);
+    for pair in &mut pairs {
+        let quick = packed.get(position..position + 8).and_then(two_varints);
+        let (first, second) = match quick {
+            Some((first, second, length)) => {
+                position += length;
+                (first, second)
+            }
+            None => {
+                let Some((first, next)) = varint_at(packed, position) else { return false };
+                let Some((second, next)) = varint_at(packed, next) else { return false };
+                position = next;
+                (first, second)
+            }
+        };
+        match (convert(first), convert(second)) {
+            (Some(first), Some(second)) => (pair[0], pair[1]) = (first, second),
+            _ => return false,
+        }
+    }
+    if let [last] = pairs.into_remainder() {
+        let Some((value, next)) = varint_at(packed, position) else { return false };
+        let Some(value) = convert(value) else { return false };
+        (*last, position) = (value, next);
+    }
+    position == packed.len()
+}
+
+/// The two varints that `eight` bytes begin with and how many bytes they take, if both end within them.
+#[inline]
+fn two_varints(eight: &[u8]) -> Option<(u64, u64, usize)> {
+    let word = u64::from_le_bytes(eight.try_into().ok()?);
+    let ends = !word & CONTINUES;
+    let later = ends & ends.wrapping_sub(1);
+    if later == 0 {
+        return None;
+    }
+    let (first, both) = (ends.trailing_zeros() + 1, later.trailing_zeros() + 1);
+    let second = (word & (u64::MAX >> (64 - both))) >> first;
+    Some((squeeze(word & (u64::MAX >> (64 - first))), squeeze(second), both as usize / 8))
 }
 
 /// How many bytes `value` takes as a varint.
@@ -256,11 +284,14 @@ mod tests {
                 let mut packed = Vec::new();
                 list.iter().for_each(|&value| put_varint(&mut packed, value));
                 let mut read = Vec::new();
-                assert!(each_varint(&packed, |value| {
-                    read.push(value);
-                    true
-                }));
+                assert!(each_varint(&packed, |value| read.push(value)));
                 assert_eq!(read, list);
+                let mut filled = vec![0; list.len()];
+                assert!(read_varints(&packed, &mut filled, Some));
+                assert_eq!(filled, list);
+                assert!(!read_varints(&packed, &mut vec![0; list.len() + 1], Some));
+                assert!(list.is_empty() || !read_varints(&packed, &mut vec![0; list.len() - 1], Some));
+                assert!(list.is_empty() || !read_varints(&packed, &mut filled, |_| None));
                 assert_eq!(count_varints(&packed), list.len());
             }
         }
@@ -272,10 +303,12 @@ mod tests {
             let mut eleven = vec![1u8; prefix];
             eleven.extend([0xff; 10]);
             eleven.push(1);
-            assert!(!each_varint(&eleven, |_| true), "eleven bytes after {prefix}");
+            assert!(!each_varint(&eleven, |_| ()), "eleven bytes after {prefix}");
             let mut cut = vec![1u8; prefix];
             cut.push(0x80);
-            assert!(!each_varint(&cut, |_| true), "cut after {prefix}");
+            assert!(!read_varints(&eleven, &mut vec![0; prefix + 1], Some), "eleven bytes after {prefix}");
+            assert!(!read_varints(&cut, &mut vec![0; prefix + 1], Some), "cut after {prefix}");
+            assert!(!each_varint(&cut, |_| ()), "cut after {prefix}");
         }
         assert_eq!(varint(&[0xff; 11], &mut 0), None);
         assert_eq!(varint(&[], &mut 0), None);

@@ -3,6 +3,7 @@
 mod buffers;
 mod errors;
 mod feed;
+mod peek;
 mod plan;
 mod records;
 mod rows;
@@ -46,6 +47,8 @@ fn masked_crc32c(data: &Bound<'_, PyAny>) -> PyResult<u32> {
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(masked_crc32c, module)?)?;
+    module.add_function(wrap_pyfunction!(peek::describe, module)?)?;
+    module.add_function(wrap_pyfunction!(peek::first_records, module)?)?;
     module.add_function(wrap_pyfunction!(shard::offsets_from_dali, module)?)?;
     module.add_function(wrap_pyfunction!(shard::salvage, module)?)?;
     module.add_class::<plan::Plan>()?;

@@ -6,9 +6,7 @@ use numpy::{PyArray1, PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntyp
 use penstock_core::columns::{Buffer, Column};
 use penstock_core::encode::{Batch, Input, Values};
 use penstock_core::example::walk;
-use penstock_core::frames::Frames;
 use penstock_core::plan::{Dtype, Encoding, Missing, Spec};
-use penstock_core::queue::in_order;
 use penstock_core::{plan, Error};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -87,9 +85,9 @@ impl Plan {
         let inputs = columns.inputs();
         let mut chunks = Vec::new();
         released(py, || {
-            encode_inputs(&self.plan, &inputs, rows, threads, |frames| {
+            Batch::new(&self.plan, &inputs, rows)?.encode_all(threads, |frames| {
                 chunks.push(frames);
-                Ok(())
+                Ok(None)
             })
         })?;
         Ok(Records::from_chunks(chunks))
@@ -107,9 +105,10 @@ impl Plan {
         let mut chunks = Vec::new();
         self.gather(examples, coerce, |gathered| {
             released(py, || {
-                gathered.encode(&self.plan, threads, |frames| {
+                let inputs = gathered.inputs();
+                Batch::new(&self.plan, &inputs, gathered.rows)?.encode_all(threads, |frames| {
                     chunks.push(frames);
-                    Ok(())
+                    Ok(None)
                 })
             })
         })?;
@@ -341,22 +340,4 @@ impl<'py> Columns<'py> {
     pub fn inputs(&self) -> Vec<Input<'_>> {
         self.0.iter().map(Held::input).collect()
     }
-}
-
-/// Records are encoded in pieces of about this many bytes: enough to be worth a thread, few enough for its cache.
-const PIECE: usize = 1 << 19;
-
-/// Encodes columns on `threads` threads and hands the frames to `sink` in order.
-pub fn encode_inputs(
-    plan: &plan::Plan,
-    inputs: &[Input<'_>],
-    rows: usize,
-    threads: usize,
-    sink: impl FnMut(Frames) -> penstock_core::Result<()>,
-) -> penstock_core::Result<()> {
-    let batch = Batch::new(plan, inputs, rows)?;
-    let bytes: usize = inputs.iter().map(|input| input.values.bytes()).sum();
-    let piece = (PIECE * rows / bytes.max(1)).clamp(1, rows.max(1));
-    let work = |number: usize| batch.encode(number * piece..((number + 1) * piece).min(rows));
-    in_order(threads, rows.div_ceil(piece), work, sink)
 }

@@ -4,14 +4,13 @@ use std::ops::Range;
 
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use penstock_core::encode::{Input, Values};
-use penstock_core::frames::Frames;
 use penstock_core::plan::{self, Dtype, Missing};
 use penstock_core::Error;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 
 use crate::errors::raise;
-use crate::plan::{encode_inputs, Face, Plan};
+use crate::plan::{Face, Plan};
 
 /// One column, gathered value by value.
 struct Gathering {
@@ -26,7 +25,7 @@ struct Gathering {
 /// Some examples as columns.
 pub struct Gathered {
     columns: Vec<Gathering>,
-    rows: usize,
+    pub rows: usize,
     strings: Vec<bool>,
     ragged: Vec<bool>,
 }
@@ -78,27 +77,18 @@ impl Gathered {
         Ok(Gathered { columns, rows: count, strings, ragged })
     }
 
-    /// Encodes them on `threads` threads and hands the frames to `sink` in order.
-    pub fn encode(
-        &self,
-        plan: &plan::Plan,
-        threads: usize,
-        sink: impl FnMut(Frames) -> penstock_core::Result<()>,
-    ) -> penstock_core::Result<()> {
-        let inputs: Vec<Input<'_>> = (0..self.columns.len())
-            .map(|number| {
-                let column = &self.columns[number];
-                Input {
-                    values: match self.strings[number] {
-                        true => Values::Strings(&column.data, &column.value_splits),
-                        false => Values::Numbers(&column.data),
-                    },
-                    row_splits: self.ragged[number].then_some(&column.row_splits[..]),
-                    present: column.missing.then_some(&column.present[..]),
-                }
+    /// What the core takes.
+    pub fn inputs(&self) -> Vec<Input<'_>> {
+        (self.columns.iter().zip(&self.strings).zip(&self.ragged))
+            .map(|((column, &strings), &ragged)| Input {
+                values: match strings {
+                    true => Values::Strings(&column.data, &column.value_splits),
+                    false => Values::Numbers(&column.data),
+                },
+                row_splits: ragged.then_some(&column.row_splits[..]),
+                present: column.missing.then_some(&column.present[..]),
             })
-            .collect();
-        encode_inputs(plan, &inputs, self.rows, threads, sink)
+            .collect()
     }
 }
 

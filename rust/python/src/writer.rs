@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use penstock_core::frames::{Frames, FOOTER, HEADER};
+use penstock_core::encode::Batch;
+use penstock_core::frames::{FOOTER, HEADER};
 use penstock_core::inflate::Compression;
 use penstock_core::writer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::errors::{raise, released};
-use crate::plan::{encode_inputs, Columns, Plan};
+use crate::plan::{Columns, Plan};
 use crate::records::Records;
 use crate::shard::{closed, Index};
 
@@ -24,6 +25,16 @@ impl Writer {
             Some(writer) => work(writer),
             None => Err(closed()),
         }
+    }
+
+    /// Encodes a batch and appends its records: other threads encode while this one writes.
+    fn encode(&self, batch: &Batch<'_>, threads: usize) -> penstock_core::Result<()> {
+        self.with(|writer| {
+            batch.encode_all(threads, |frames| {
+                writer.write_frames(&frames)?;
+                Ok(Some(frames.into_bytes()))
+            })
+        })
     }
 
     /// Appends a record that is framed already.
@@ -55,7 +66,7 @@ impl Writer {
         released(py, || self.with(|writer| records.chunks.iter().try_for_each(|frames| writer.write_frames(frames))))
     }
 
-    /// Encodes columns and appends the records; other threads encode while this one writes.
+    /// Encodes columns and appends the records.
     fn write_columns(
         &self,
         py: Python<'_>,
@@ -67,11 +78,7 @@ impl Writer {
         let plan = plan.get();
         let columns = Columns::extract(plan, columns)?;
         let inputs = columns.inputs();
-        released(py, || {
-            self.with(|writer| {
-                encode_inputs(&plan.plan, &inputs, rows, threads, |frames: Frames| writer.write_frames(&frames))
-            })
-        })
+        released(py, || self.encode(&Batch::new(&plan.plan, &inputs, rows)?, threads))
     }
 
     /// Encodes examples and appends the records.
@@ -85,9 +92,8 @@ impl Writer {
     ) -> PyResult<()> {
         let plan = plan.get();
         plan.gather(examples, coerce, |gathered| {
-            released(py, || {
-                self.with(|writer| gathered.encode(&plan.plan, threads, |frames| writer.write_frames(&frames)))
-            })
+            let inputs = gathered.inputs();
+            released(py, || self.encode(&Batch::new(&plan.plan, &inputs, gathered.rows)?, threads))
         })
     }
 

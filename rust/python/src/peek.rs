@@ -1,0 +1,49 @@
+//! A first look: the records at the head of a file, and what one of them holds.
+
+use std::path::PathBuf;
+
+use penstock_core::example::{parse, Feature};
+use penstock_core::frames::{Frames, FOOTER, HEADER};
+use penstock_core::inflate::FrameStream;
+use penstock_core::shard::Plain;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors::{interruptible, raise};
+use crate::records::Records;
+
+/// The first records of a file, `count` of them or until they have `max_bytes` bytes. Only those are read, and checked.
+#[pyfunction]
+pub fn first_records(py: Python<'_>, path: PathBuf, count: usize, max_bytes: usize) -> PyResult<Records> {
+    let frames = interruptible(py, None, |pulse| {
+        let file = Plain::open(&path)?;
+        let mut stream = FrameStream::new(file.stream(file.compression()?));
+        let mut frames = Frames::default();
+        while frames.len() < count && frames.bytes().len() < max_bytes {
+            pulse(stream.offset)?;
+            match stream.next_frame().map_err(|error| error.in_file(&path))? {
+                Some(frame) => frames.push(&frame[HEADER..frame.len() - FOOTER]),
+                None => break,
+            }
+        }
+        Ok(frames)
+    })?;
+    Ok(Records::from_chunks(vec![frames]))
+}
+
+/// One feature: its key, the list that holds it, how many values, and the values themselves if they are byte strings.
+type Described<'py> = (String, &'static str, usize, Vec<Bound<'py, PyBytes>>);
+
+/// What a tf.Example holds, by key; features that are not set are left out.
+#[pyfunction]
+pub fn describe<'py>(py: Python<'py>, record: &Bound<'py, PyBytes>) -> PyResult<Vec<Described<'py>>> {
+    let features = parse(record.as_bytes()).map_err(|error| raise(py, &error))?;
+    let described = features.into_iter().filter_map(|(key, feature)| {
+        let values = match &feature {
+            Feature::Bytes(values) => values.iter().map(|value| PyBytes::new(py, value)).collect(),
+            _ => Vec::new(),
+        };
+        Some((key.to_owned(), feature.list()?.name(), feature.len(), values))
+    });
+    Ok(described.collect())
+}
