@@ -1,0 +1,65 @@
+"""The command line: `penstock COMMAND`. One file for each command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from ..errors import PenstockError
+from .head import head
+from .index import index
+from .info import info
+from .outcome import INTERRUPTED, UNREADABLE, complain, exit_code
+from .salvage import salvage
+from .verify import verify
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
+)
+@click.version_option(package_name="penstock", prog_name="penstock", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Look at, check, index and repair record files.
+
+    FILE may be a path, a glob ("data/*.tfrecord") or a range ("part-{000..146}.tfrecord"). Compression is found out by
+    itself.
+
+    \b
+    Exit codes: 0    all is well
+                1    data is damaged
+                2    a file cannot be read or written, or the command line makes no sense
+                130  Ctrl-C
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+for command in (head, info, verify, index, salvage):
+    cli.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code. Errors are one sentence on stderr."""
+    try:
+        return int(cli.main(arguments, prog_name="penstock", standalone_mode=False) or 0)
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "penstock"
+        complain(f"{error.format_message().rstrip('.')}. Try: {where} --help")
+        return UNREADABLE
+    except click.ClickException as error:
+        complain(error.format_message())
+        return UNREADABLE
+    except BrokenPipeError:  # `penstock head FILE | head -1`: whoever reads has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (PenstockError, OSError) as error:
+        complain(error)
+        return exit_code(error)

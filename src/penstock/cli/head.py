@@ -1,0 +1,123 @@
+"""penstock head: the first examples of a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from ..errors import CorruptionError, SchemaError
+from ..records.codec import Codec
+from ..records.peek import SAMPLE, first_records, infer_schema
+from ..schema import Schema
+from .outcome import WELL, expand_all
+from .show import console, kind_text, print_json, size_text, value_text
+
+
+def parse_schema(text: str) -> Schema:
+    """A schema from JSON, from a file with JSON, or from "name: type, name: type"."""
+    if text.endswith(".json") and Path(text).is_file():
+        text = Path(text).read_text(encoding="utf-8")
+    if text.lstrip().startswith("{"):
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise SchemaError(f"expected a schema in JSON, got broken JSON ({error})", "--schema") from None
+        return Schema.from_json(data) if "penstock_schema" in data else Schema(data)
+    fields: dict[str, str] = {}
+    depth, start = 0, 0
+    for end, letter in enumerate(text + ","):
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and depth <= 0:
+            name, colon, kind = text[start:end].rpartition(":")
+            if not colon:
+                raise SchemaError(
+                    f"expected a field such as label: int64, got {text[start:end].strip()!r}",
+                    "--schema",
+                    'Write it as "dense: float32[13], label: int64", or as JSON',
+                )
+            fields[name.strip()] = kind.strip()
+            start = end + 1
+    return Schema(fields)
+
+
+@click.command()
+@click.argument("file")
+@click.option("-n", "--number", type=click.IntRange(min=0), default=5, show_default=True, help="How many examples.")
+@click.option(
+    "--schema", metavar="SCHEMA", help='As "label: int64, dense: float32[13]", JSON, or a JSON file. Default: inferred.'
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per example and line; bytes in base64.")
+def head(file: str, number: int, schema: str | None, as_json: bool) -> int:
+    """Show the first examples of FILE.
+
+    Without a schema, the records tell their own: tf.Example knows integers, floats and bytes.
+    """
+    declared = parse_schema(schema) if schema else None
+    shown = 0
+    for path in expand_all([file]):
+        if shown >= number:
+            break
+        records, damage = first_records(path, max(number - shown, SAMPLE if declared is None else 0))
+        wanted = list(records)[: number - shown]
+        codec = _codec(list(records), declared)
+        for position, record in enumerate(wanted):
+            example = {"record": record} if codec is None else _decoded(codec, record, path, position)
+            if as_json:
+                print_json(example)
+            else:
+                _print(example, codec, f"{path}, record {position}", len(record))
+        shown += len(wanted)
+        if damage is not None and shown < number:
+            raise damage
+    return WELL
+
+
+def _codec(records: list[bytes], declared: Schema | None) -> Codec | None:
+    """How to read the records; None when they are no tf.Example, and are shown as the bytes that they are."""
+    if declared is not None:
+        return Codec(declared)
+    try:
+        found = infer_schema(records)
+    except CorruptionError:
+        return None
+    return Codec(found) if len(found) else None
+
+
+def _decoded(codec: Codec, record: bytes, path: str, position: int) -> dict[str, Any]:
+    try:
+        return codec.decode_example(record)
+    except (CorruptionError, SchemaError) as error:
+        # The codec saw this one record alone, as its record 0.
+        raise type(error)(str(error).replace(" - at record 0", f" - at {path}, record {position}", 1)) from None
+
+
+def _print(example: dict[str, Any], codec: Codec | None, title: str, size: int) -> None:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    if codec is None:
+        table.add_row("record", "bytes", value_text(example["record"]))
+    else:
+        for leaf in codec.schema.leaves():
+            kind, value = kind_text(leaf), _lookup(example, leaf.name)
+            table.add_row(escape(leaf.name), escape(str(leaf) + (f" ({kind})" if kind else "")), value_text(value))
+    screen = console()
+    screen.print(f"[dim]{escape(title)} ({size_text(size)})[/dim]")
+    screen.print(table)
+    screen.print()
+
+
+def _lookup(example: dict[str, Any], name: str) -> Any:
+    """The value of a leaf; a name may hold a "/" itself."""
+    if name in example:
+        return example[name]
+    for first in (name[:at] for at, letter in enumerate(name) if letter == "/"):
+        if isinstance(example.get(first), dict):
+            return _lookup(example[first], name[len(first) + 1 :])
+    return None

@@ -1,0 +1,40 @@
+"""penstock index: where each record begins, kept beside the file."""
+
+from __future__ import annotations
+
+import click
+
+from ..records.check import dali_path
+from ..records.index import sidecar_path, write_index
+from ..storage import publish
+from .outcome import WELL, expand_all, for_each
+from .show import Bar, console, print_json
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--dali", is_flag=True, help="Write FILE.idx too, the text that DALI reads.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per file and line.")
+def index(files: tuple[str, ...], dali: bool, as_json: bool) -> int:
+    """Write an index beside each FILE.
+
+    With FILE.index, FILE opens without a scan. The whole file is read once, for its checksum: an index never fits a
+    file that has changed.
+    """
+    with Bar(expand_all(files)) as bar:
+
+        def work(path: str) -> int:
+            found = write_index(path, progress=bar)
+            written = [str(sidecar_path(path))]
+            if dali:
+                publish(dali_path(path), found.to_dali().encode("ascii"))
+                written.append(str(dali_path(path)))
+            if as_json:
+                checksum = f"{found.shard_crc32c:08x}"
+                entry = {"file": path, "records": len(found), "bytes": found.shard_size, "crc32c": checksum}
+                print_json({**entry, "written": written})
+            else:
+                console().print(f"{' and '.join(written)}: {len(found):,} records", markup=False)
+            return WELL
+
+        return for_each(bar, work, as_json=as_json)

@@ -1,0 +1,130 @@
+"""penstock info: what files hold."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import numpy as np
+from rich.markup import escape
+from rich.table import Table
+
+from ..errors import CorruptionError, SchemaError
+from ..records.index import sidecar_path
+from ..records.peek import SAMPLE, first_records, infer_schema
+from ..records.tfrecord import TFRecordReader
+from ..schema import Schema
+from .outcome import WELL, expand_all, for_each
+from .show import Bar, console, print_json, schema_rows, size_text
+
+FRAME = 16  # bytes that a frame adds to its record
+
+
+@dataclass(frozen=True)
+class About:
+    """What one file holds."""
+
+    path: str
+    size: int
+    compression: str | None
+    sizes: np.ndarray[Any, Any]
+    indexed: bool
+    schema: Schema | None
+
+    def smallest_median_largest(self) -> tuple[int, int, int]:
+        """Sizes of records."""
+        if not len(self.sizes):
+            return (0, 0, 0)
+        return (int(self.sizes.min()), int(np.median(self.sizes)), int(self.sizes.max()))
+
+
+def look(path: str, bar: Bar) -> About:
+    """Finds every record of a file, and looks into the first ones."""
+    reader = TFRecordReader(path, progress=bar)
+    sizes = np.diff(reader.offsets.astype(np.int64)) - FRAME
+    try:
+        schema = infer_schema(first_records(path, SAMPLE)[0])
+    except (CorruptionError, SchemaError):
+        schema = None
+    indexed = sidecar_path(path).exists()
+    return About(path, os.path.getsize(path), reader.compression, sizes, indexed, schema)
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per file and line.")
+def info(files: tuple[str, ...], as_json: bool) -> int:
+    """Show what each FILE holds.
+
+    Its records and their sizes, its compression, its schema, and whether it has an index.
+
+    Frame headers are checked on the way, data is not: that is what `penstock verify` does.
+    """
+    found: list[About] = []
+    with Bar(expand_all(files)) as bar:
+
+        def work(path: str) -> int:
+            found.append(look(path, bar))
+            return WELL
+
+        code = for_each(bar, work, as_json=as_json)
+    if as_json:
+        for about in found:
+            print_json(_as_json(about))
+    elif found:
+        _print(found)
+    return code
+
+
+def _as_json(about: About) -> dict[str, Any]:
+    smallest, median, largest = about.smallest_median_largest()
+    return {
+        "file": about.path,
+        "records": len(about.sizes),
+        "bytes": about.size,
+        "compression": about.compression,
+        "record_bytes": {"min": smallest, "median": median, "max": largest},
+        "index": about.indexed,
+        "schema": about.schema.to_json() if about.schema is not None else None,
+    }
+
+
+def _print(found: list[About]) -> None:
+    screen = console()
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column("file", overflow="fold")
+    for heading in ("records", "size", "record min", "median", "max"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("compression")
+    table.add_column("index")
+    for about in found:
+        sizes = map(size_text, about.smallest_median_largest())
+        words = (about.compression or "none", "yes" if about.indexed else "no")
+        table.add_row(escape(about.path), f"{len(about.sizes):,}", size_text(about.size), *sizes, *words)
+    if len(found) > 1:
+        records, size = sum(len(about.sizes) for about in found), sum(about.size for about in found)
+        table.add_section()
+        table.add_row(f"{len(found)} files", f"{records:,}", size_text(size), style="bold")
+    screen.print(table)
+    schemas: dict[Schema | None, list[str]] = {}
+    for about in found:
+        schemas.setdefault(about.schema, []).append(about.path)
+    for schema, paths in schemas.items():
+        screen.print()
+        where = (
+            ""
+            if len(schemas) == 1
+            else f" of {escape(paths[0])}" + (f" and {len(paths) - 1} more" if paths[1:] else "")
+        )
+        if not schema:
+            screen.print(f"[dim]the records{where} are no tf.Example[/dim]")
+            continue
+        screen.print(f"[dim]schema{where}, as the first records show it[/dim]")
+        rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
+        rows.add_column(style="bold")
+        rows.add_column(style="cyan")
+        for row in schema_rows(schema):
+            rows.add_row(*map(escape, row))
+        screen.print(rows)

@@ -1,0 +1,50 @@
+"""How a command ends: its exit code, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+
+import click
+
+from ..errors import CorruptionError, PenstockError
+from ..storage import expand
+
+WELL = 0
+DAMAGED = 1
+UNREADABLE = 2
+INTERRUPTED = 130
+
+
+def complain(error: BaseException | str) -> None:
+    """One sentence on stderr."""
+    click.echo(f"penstock: error: {' '.join(str(error).split())}", err=True)
+
+
+def exit_code(error: BaseException) -> int:
+    """What the error means for whoever called the command."""
+    return DAMAGED if isinstance(error, CorruptionError) else UNREADABLE
+
+
+def expand_all(patterns: Iterable[str]) -> list[str]:
+    """The files of all patterns, each once. An index whose shard is named too is left out: it goes with its shard."""
+    paths = list(dict.fromkeys(path for pattern in patterns for path in expand(pattern)))
+    known = set(paths)
+    sidecars = {path + suffix for path in known for suffix in (".index", ".idx")}
+    return [path for path in paths if path not in sidecars]
+
+
+def for_each(paths: Iterable[str], work: Callable[[str], int], *, as_json: bool) -> int:
+    """Do the work for every file, also after one that fails, and return the worst exit code."""
+    worst = WELL
+    for path in paths:
+        try:
+            worst = max(worst, work(path))
+        except (PenstockError, OSError) as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            complain(error)
+            if as_json:
+                click.echo(json.dumps({"file": path, "error": str(error)}))
+            worst = max(worst, exit_code(error))
+    return worst

@@ -1,0 +1,53 @@
+"""penstock salvage: the whole records of a damaged file, in a new one."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from ..errors import StorageError
+from ..records.tfrecord import TFRecord, salvage_records
+from .outcome import DAMAGED, WELL
+from .show import Bar, console, print_json, size_text
+from .verify import gap_table
+
+
+@click.command()
+@click.argument("file")
+@click.argument("out")
+@click.option(
+    "--compression",
+    type=click.Choice(["none", "gzip", "zlib"]),
+    default="none",
+    show_default=True,
+    help="How OUT is compressed.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace OUT if it is there.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, with every gap.")
+def salvage(file: str, out: str, compression: str, overwrite: bool, as_json: bool) -> int:
+    """Copy the whole records of FILE to OUT, and report the rest.
+
+    FILE is only read. OUT appears when it is complete. Exit code 0: nothing was lost. 1: something was.
+    """
+    if os.path.exists(out):
+        if os.path.samefile(file, out):
+            raise StorageError(f"expected another file to write to, got FILE itself - at {out}")
+        if not overwrite:
+            raise StorageError(f"expected a new file, got one that is there - at {out}. --overwrite replaces it")
+    format = TFRecord(compression=None if compression == "none" else compression)
+    with Bar([file]) as bar:
+        for path in bar:
+            report = salvage_records(path, out, format, progress=bar)
+    lost = sum(gap.bytes for gap in report.gaps)
+    if as_json:
+        entry = {"file": file, "out": out, "records": report.records, "record_bytes": report.record_bytes}
+        print_json({**entry, "lost_bytes": lost, "gaps": [vars(gap) for gap in report.gaps]})
+    else:
+        screen = console()
+        saved = f"{report.records:,} records, {size_text(report.record_bytes)}"
+        screen.print(f"{out}: {saved}; {'nothing' if report.whole else size_text(lost)} lost", markup=False)
+        if not report.whole:
+            screen.print()
+            screen.print(gap_table([report]))
+    return WELL if report.whole else DAMAGED

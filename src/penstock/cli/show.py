@@ -1,0 +1,153 @@
+"""How things look: sizes, values, tables, a bar for what takes long."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from ..columns import Bytes, Ragged
+from ..records.peek import image_type
+from ..schema import Field, Schema
+
+PATIENCE = 2.0  # seconds without a progress bar
+MOST_VALUES = 8
+MOST_LETTERS = 70
+WIDE = 160  # where there is no terminal to fit into
+
+
+def console(stderr: bool = False) -> Console:
+    """Where to print. Without a terminal, tables may be as wide as they need."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else WIDE
+    return Console(file=stream, width=width, highlight=False)
+
+
+def size_text(count: float) -> str:
+    """A number of bytes as people say it: 83 KB."""
+    units = ["B", "KB", "MB", "GB", "TB"]
+    while count >= 999.5 and len(units) > 1:
+        count /= 1000
+        units.pop(0)
+    unit = units[0]
+    return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.1f} {unit}"
+
+
+def schema_rows(schema: Schema) -> list[tuple[str, str, str]]:
+    """Each field: its name, its type, and its kind where that says more."""
+    return [(leaf.name, str(leaf), kind_text(leaf)) for leaf in schema.leaves()]
+
+
+def kind_text(field: Field) -> str:
+    """The kind, where the type does not say it."""
+    return "" if field.kind in ("tensor", "text") else field.kind
+
+
+def value_text(value: Any) -> str:
+    """A value in one short line, escaped for rich."""
+    return escape(_shortened(value))
+
+
+def _shortened(value: Any) -> str:
+    if value is None or value is np.ma.masked:
+        return "missing"
+    if isinstance(value, bytes):
+        kind = image_type(value)
+        if kind or len(value) > 16:
+            return f"<{kind or 'bytes'} {size_text(len(value))}>"
+        return repr(value)
+    if isinstance(value, str):
+        return repr(value if len(value) <= MOST_LETTERS else value[: MOST_LETTERS - 1] + "…")
+    if isinstance(value, (Ragged, Bytes)):
+        value = list(value)
+    if isinstance(value, np.ndarray) and value.ndim > 1:
+        shape = "×".join(map(str, value.shape))
+        return f"{_row(value.ravel())} ({shape})"
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return _row(value)
+    if isinstance(value, (float, np.floating)):
+        return f"{float(value):.6g}"
+    return str(value)
+
+
+def _row(values: Any) -> str:
+    shown = ", ".join(_shortened(item) for item in values[:MOST_VALUES])
+    more = f", … {len(values) - MOST_VALUES:,} more" if len(values) > MOST_VALUES else ""
+    return f"[{shown}{more}]"
+
+
+def to_json(value: Any) -> Any:
+    """A value as JSON has it: bytes in base64, and "nan", "inf" and "-inf" as the strings that they are."""
+    if isinstance(value, dict):
+        return {key: to_json(item) for key, item in value.items()}
+    if isinstance(value, bytes):
+        import base64
+
+        return base64.b64encode(value).decode()
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, (list, tuple, Ragged, Bytes)):
+        return [to_json(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON."""
+    print(json.dumps(to_json(value), ensure_ascii=False))
+
+
+class Bar:
+    """A progress bar over the bytes of some files, on stderr: at a terminal, and only for what takes long.
+
+    with Bar(paths) as bar:
+        for path in bar: work(path, progress=bar)
+    """
+
+    def __init__(self, paths: Iterable[str], quiet: bool = False) -> None:
+        self._paths = list(paths)
+        self._sizes = [os.path.getsize(path) if os.path.isfile(path) else 0 for path in self._paths]
+        self._console = console(stderr=True)
+        self._shown = self._console.is_terminal and not quiet
+        self._started = time.monotonic()
+        self._done = 0
+        self._label = ""
+        self._progress: Progress | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        for path, size in zip(self._paths, self._sizes, strict=True):
+            self._label = os.path.basename(path)
+            yield path
+            self._done += size
+
+    def __call__(self, position: int) -> None:
+        """Called by the core now and then, with how far it is in the file."""
+        if not self._shown or time.monotonic() - self._started < PATIENCE:
+            return
+        if self._progress is None:
+            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+            self._progress = Progress(
+                *columns, TransferSpeedColumn(), TimeRemainingColumn(), console=self._console, transient=True
+            )
+            self._progress.start()
+            self._progress.add_task("", total=sum(self._sizes))
+        completed = min(self._done + position, sum(self._sizes))
+        self._progress.update(self._progress.task_ids[0], completed=completed, description=escape(self._label))
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()

@@ -1,0 +1,96 @@
+"""penstock verify: every byte looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from ..records import tfrecord
+from ..records.check import IndexReport, check_indexes
+from ..records.tfrecord import Report
+from .outcome import DAMAGED, WELL, expand_all, for_each
+from .show import Bar, console, print_json, size_text
+
+MOST_GAPS = 20  # of one file that the table shows
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per file and line, with every gap.")
+@click.option("-q", "--quiet", is_flag=True, help="Only what is wrong.")
+def verify(files: tuple[str, ...], as_json: bool, quiet: bool) -> int:
+    """Look at every byte of each FILE.
+
+    The indexes beside it are compared with it too.
+
+    Exit code 0: all are whole. 1: something is damaged, and the table says what and where. 2: a file could not be read.
+    Nothing is changed; `penstock salvage` copies what is whole.
+    """
+    damaged: list[Report] = []
+    screen = console()
+
+    with Bar(expand_all(files), quiet=quiet) as bar:
+
+        def work(path: str) -> int:
+            report = tfrecord.verify(path, progress=bar)
+            indexes = check_indexes(path, report.whole, progress=bar)
+            well = report.whole and all(index.fits for index in indexes)
+            if not report.whole:
+                damaged.append(report)
+            if as_json:
+                if not (quiet and well):
+                    print_json(_as_json(report, indexes))
+            elif not (quiet and well):
+                _print_line(report, indexes)
+            return WELL if well else DAMAGED
+
+        code = for_each(bar, work, as_json=as_json)
+    if damaged and not as_json:
+        screen.print()
+        screen.print(gap_table(damaged))
+    return code
+
+
+def _as_json(report: Report, indexes: list[IndexReport]) -> dict[str, Any]:
+    return {
+        "file": report.path,
+        "whole": report.whole,
+        "records": report.records,
+        "record_bytes": report.record_bytes,
+        "gaps": [vars(gap) for gap in report.gaps],
+        "indexes": [{"file": index.path, "fits": index.fits, "problems": index.problems} for index in indexes],
+    }
+
+
+def _print_line(report: Report, indexes: list[IndexReport]) -> None:
+    screen = console()
+    word = "[green]whole[/green]  " if report.whole else "[bold red]damaged[/bold red]"
+    held = f"{report.records:,} records, {size_text(report.record_bytes)}"
+    lost = sum(gap.bytes for gap in report.gaps)
+    count = f"{len(report.gaps)} gap{'s' * (len(report.gaps) != 1)} of {size_text(lost)}"
+    screen.print(f"{word}  {escape(report.path)}  {held}{'' if report.whole else ', ' + count}")
+    for index in indexes:
+        if index.fits:
+            screen.print(f"         [dim]{escape(index.path)} fits[/dim]")
+        for problem in index.problems:
+            screen.print(f"         [bold red]does not fit[/bold red]  {escape(index.path)}: {escape(problem)}")
+
+
+def gap_table(reports: list[Report]) -> Table:
+    """What is damaged, and where."""
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column("file", overflow="fold")
+    for heading in ("offset", "bytes", "record"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("reason", overflow="fold")
+    for report in reports:
+        for gap in report.gaps[:MOST_GAPS]:
+            table.add_row(escape(report.path), f"{gap.offset}", f"{gap.bytes}", f"{gap.record}", escape(gap.reason))
+        if len(report.gaps) > MOST_GAPS:
+            table.add_row(
+                escape(report.path), "", "", "", f"and {len(report.gaps) - MOST_GAPS:,} more: --json lists them all"
+            )
+    return table

@@ -1,0 +1,96 @@
+"""Whether the indexes that are kept beside a shard belong to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .._core import Index, crc32c, offsets_from_dali
+from ..errors import PenstockError, StorageError
+from .index import sidecar_path
+from .tfrecord import TFRecordReader
+
+BLOCK = 1 << 22
+
+
+@dataclass(frozen=True)
+class IndexReport:
+    """An index beside a shard, and what does not fit."""
+
+    path: str
+    problems: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the shard can be read by it."""
+        return not self.problems
+
+
+def dali_path(path: str | os.PathLike[str]) -> Path:
+    """Where the `.idx` of a shard is kept: beside it."""
+    path = Path(path)
+    return path.with_name(path.name + ".idx")
+
+
+def check_indexes(
+    path: str | os.PathLike[str], whole: bool, *, progress: Callable[[int], object] | None = None
+) -> list[IndexReport]:
+    """A report on each index beside a shard. Offsets are compared with the shard's own if it is `whole`."""
+    ours, dali = sidecar_path(path), dali_path(path)
+    offsets = TFRecordReader(path, index=False).offsets if whole and (ours.exists() or dali.exists()) else None
+    reports = []
+    if ours.exists():
+        reports.append(IndexReport(str(ours), tuple(_problems(Path(path), ours, offsets, progress))))
+    if dali.exists():
+        reports.append(IndexReport(str(dali), tuple(_dali_problems(dali, offsets))))
+    return reports
+
+
+def _problems(
+    path: Path,
+    sidecar: Path,
+    offsets: np.ndarray[tuple[int], np.dtype[np.uint64]] | None,
+    progress: Callable[[int], object] | None,
+) -> list[str]:
+    try:
+        index = Index.read(sidecar)
+    except StorageError:
+        raise
+    except PenstockError as error:
+        return [str(error)]
+    size = path.stat().st_size
+    if index.shard_size != size:
+        return [f"expected a shard of {index.shard_size} bytes, got {size}"]
+    problems = []
+    checksum = _checksum(path, progress)
+    if index.shard_crc32c != checksum:
+        problems.append(f"expected a shard with CRC-32C {index.shard_crc32c:#010x}, got {checksum:#010x}")
+    if offsets is not None and not np.array_equal(index.offsets, offsets):
+        problems.append(f"expected {len(offsets) - 1} records where the shard has them, got other offsets")
+    return problems
+
+
+def _dali_problems(path: Path, offsets: np.ndarray[tuple[int], np.dtype[np.uint64]] | None) -> list[str]:
+    try:
+        declared = offsets_from_dali(path.read_text(encoding="ascii", errors="replace"))
+    except StorageError:
+        raise
+    except PenstockError as error:
+        return [str(error)]
+    if offsets is not None and not np.array_equal(declared, offsets):
+        return [f"expected {len(offsets) - 1} records where the shard has them, got other offsets"]
+    return []
+
+
+def _checksum(path: Path, progress: Callable[[int], object] | None) -> int:
+    value = 0
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(BLOCK):
+            value = crc32c(block, value)
+            if progress is not None:
+                progress(file.tell())
+    return value

@@ -1,0 +1,101 @@
+"""A first look at records that come without a schema."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .. import _core
+from .._core import Records
+from ..errors import CorruptionError, SchemaError
+from ..schema import Field, Schema
+
+SAMPLE = 100  # records that tell the schema of a file
+SAMPLE_BYTES = 64 << 20  # and no more bytes than these
+
+_DTYPES = {"int64_list": "int64", "float_list": "float32", "bytes_list": "bytes"}
+_MEDIA = {
+    b"\xff\xd8\xff": "image/jpeg",
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+
+
+def first_records(path: str | os.PathLike[str], count: int) -> tuple[Records, CorruptionError | None]:
+    """The first records of a file, up to `count`, and the damage that kept it from being more. Nothing else is read."""
+    try:
+        return _core.first_records(path, count, SAMPLE_BYTES), None
+    except CorruptionError as error:
+        return _core.first_records(path, error.record or 0, SAMPLE_BYTES), error
+
+
+def image_type(value: bytes) -> str | None:
+    """The media type of an image file, None for other bytes."""
+    if value[:4] == b"RIFF" and value[8:12] == b"WEBP":
+        return "image/webp"
+    if value[:2] == b"BM" and int.from_bytes(value[2:6], "little") == len(value):
+        return "image/bmp"
+    return next((name for magic, name in _MEDIA.items() if value.startswith(magic)), None)
+
+
+@dataclass
+class _Seen:
+    """What one key held so far."""
+
+    wire: str
+    records: int = 0
+    counts: set[int] = field(default_factory=set)
+    text: bool = True
+    images: bool = True
+
+    def settled(self, name: str, records: int) -> Field:
+        """The field of that name that holds it all."""
+        dtype = _DTYPES[self.wire]
+        filled = bool(self.counts - {0})
+        if dtype == "bytes" and self.text and filled:
+            dtype = "str"
+        optional = self.records < records
+        if self.counts == {1}:
+            image = dtype == "bytes" and self.images
+            return Field(name, dtype, optional=optional, kind="image" if image else "tensor")
+        if len(self.counts) == 1 and filled:
+            return Field(name, dtype, tuple(self.counts), optional=optional)
+        if dtype in ("bytes", "str"):
+            return Field(name, dtype, levels=1, optional=optional)
+        return Field(name, dtype, (None,), optional=optional)
+
+
+def infer_schema(records: Iterable[bytes]) -> Schema:
+    """The schema that tf.Example records show by themselves.
+
+    A record knows three kinds of lists, no dtypes and no shapes, so this is the plainest reading: int64, float32, bytes
+    (str, where all of them are printable text; images, where all begin as image files do), one size where all agree,
+    optional where some records lack the key.
+    """
+    seen: dict[str, _Seen] = {}
+    total = 0
+    for number, record in enumerate(records):
+        total += 1
+        for name, wire, count, values in _core.describe(record):
+            known = seen.setdefault(name, _Seen(wire))
+            if known.wire != wire:
+                raise SchemaError(
+                    f"expected a {known.wire} as in the records before, got a {wire}",
+                    f"record {number}, {name}",
+                    "Say which fields to read, and leave this one out",
+                )
+            known.records += 1
+            known.counts.add(count)
+            known.text = known.text and all(map(_is_text, values))
+            known.images = known.images and all(image_type(value) is not None for value in values)
+    return Schema({name: what.settled(name, total) for name, what in seen.items() if name})
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return False
+    return all(letter.isprintable() or letter in "\t\n\r" for letter in text)
