@@ -18,7 +18,8 @@ help: ## list the commands
 demo: ## build penstock and take the tour (light: no TensorFlow, no torch)
 	@scripts/need rust
 	@scripts/venv demo
-	@scripts/install demo --release $(LOCKED)
+	@wheel=$$($(PYTHON) scripts/wheel.py $(LOCKED)) && \
+		scripts/uv pip install --quiet --python .venv-demo/bin/python --no-deps --reinstall-package penstock "$$wheel"
 	@.venv-demo/bin/python examples/demo.py
 
 test: ## run the quick tests, Rust and Python, against the real peers
@@ -74,7 +75,7 @@ docs: ## build the documentation into site/
 wheel: ## build the wheel, for any Python from 3.10 on, into dist/
 	@scripts/need rust
 	@scripts/venv demo
-	scripts/shared .venv-demo/bin/maturin build --release $(LOCKED) --out dist
+	@mkdir -p dist && wheel=$$($(PYTHON) scripts/wheel.py $(LOCKED)) && cp "$$wheel" dist/ && echo "dist/$${wheel##*/}"
 
 lock: ## choose the newest versions of what we test and build with
 	@scripts/need
