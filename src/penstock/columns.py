@@ -120,9 +120,9 @@ class Ragged:
         if self.present is not None and not self.present[index]:
             return None
         row = self.values[int(self.row_splits[index]) : int(self.row_splits[index + 1])]
-        if not isinstance(row, np.ndarray):
-            return list(row)
-        return row if self.shapes is None else row.reshape(self.shapes[index])
+        if self.shapes is not None:
+            return (row.to_numpy() if isinstance(row, Bytes) else np.asarray(row)).reshape(self.shapes[index])
+        return row if isinstance(row, np.ndarray) else list(row)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(len(self)))
@@ -271,7 +271,7 @@ class Bytes:
         return _objects(strings).reshape(self.shape) if self.shape else strings[0]
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.to_numpy() if self.shape else self.to_list())
+        return (self[index] for index in range(len(self))) if self.shape else iter(self.to_list())
 
     def __repr__(self) -> str:
         kind = ("str" if self.text else "bytes") + (str(list(self.shape)) if self.shape else "")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from .._core import Plan, Records
+from ..columns import Array
 from ..errors import SchemaError
 from ..schema import Schema
-from .leaves import Leaf, Parts
+from .layouts import layout
+from .parts import Parts
 
 
 def default_threads() -> int:
@@ -28,13 +32,13 @@ class Codec:
 
     def __init__(self, schema: Schema | Mapping[str, Any]) -> None:
         self.schema = schema if isinstance(schema, Schema) else Schema(schema)
-        self._leaves = [Leaf(field) for field in self.schema.leaves()]
+        self._layouts = {field.name: layout(field) for field in self.schema.leaves()}
         self._nested = any(isinstance(node, Schema) for node in self.schema.values()) or self.schema.sequence
-        columns = [column for leaf in self._leaves for column in leaf.columns()]
-        self._plan = Plan([tuple(column) for column in columns])
-        self._names = [leaf.name for leaf in self._leaves]
-        self._direct_batch = not self._nested and all(leaf.direct_batch for leaf in self._leaves)
-        self._direct_example = all(leaf.direct_example for leaf in self._leaves)
+        layouts = self._layouts.values()
+        self._plan = Plan([column for each in layouts for column in each.columns()])
+        self._direct_batch = not self._nested and all(each.direct_batch for each in layouts)
+        self._direct_example = all(each.direct_example for each in layouts)
+        self._labels = [each.field for each in layouts if each.field.kind == "label" and each.field.classes is not None]
 
     def __repr__(self) -> str:
         return f"Codec({self.schema!r})"
@@ -55,92 +59,121 @@ class Codec:
     def decode_example(self, record: bytes) -> dict[str, Any]:
         """One record as an example."""
         if not self._direct_example:
-            return self._first(self.decode([record]))
+            return first_row(self.decode([record]))
         return self._example(self._plan.decode_example(record))
 
     def _batch(self, raw: dict[str, Any]) -> dict[str, Any]:
         """What the core decoded, as users see it."""
         if self._direct_batch:
             return raw
-        batch = {leaf.name: leaf.batch(raw) for leaf in self._leaves}
+        batch = {name: each.batch(raw) for name, each in self._layouts.items()}
         return self.schema.unflatten(batch) if self._nested else batch
 
     def _example(self, raw: dict[str, Any]) -> dict[str, Any]:
+        """One example that the core decoded, where all layouts are direct."""
         return self.schema.unflatten(raw) if self._nested else raw
-
-    def _first(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """The one example of a batch of one."""
-        return _first_row(batch)
 
     # Examples to records
 
     def encode(self, columns: Mapping[str, Any], *, threads: int | None = None) -> Records:
-        """A batch of columns as records. Arrays must have the fields' dtypes, or narrower ones."""
+        """A batch of columns as records. Arrays must have the fields' dtypes, or ones that lose nothing in them."""
         parts, rows = self._parts(columns)
         return self._plan.encode(parts, rows, threads or default_threads())
 
     def encode_examples(self, examples: Iterable[Mapping[str, Any]], *, threads: int | None = None) -> Records:
         """Examples as records."""
-        rows, coerce = self._rows(examples)
-        return self._plan.encode_examples(rows, coerce, threads or default_threads())
+        rows, fit = self._rows(examples)
+        return self._plan.encode_examples(rows, fit, threads or default_threads())
 
-    def _parts(self, columns: Mapping[str, Any]) -> tuple[list[Parts], int]:
+    def _parts(self, columns: Mapping[str, Any], rows: int | None = None) -> tuple[list[Parts], int]:
         """The columns as the core takes them, and how many rows they have."""
-        flat = self.schema.flatten(columns) if self._nested else columns
-        unknown = [name for name in flat if name not in self._names]
-        if unknown:
-            raise SchemaError(f"no field {unknown[0]!r}", hint=f"The fields are {', '.join(self._names)}")
-        rows = -1
+        flat = self.schema.flatten(columns) if self._nested or columns.keys() != self._layouts.keys() else columns
         parts: list[Parts] = []
-        for leaf in self._leaves:
-            column = flat.get(leaf.name)
-            if column is None:
-                raise SchemaError(f"expected a column of {leaf.field}, got nothing", leaf.name)
-            rows = len(column) if rows < 0 else rows
-            parts += leaf.parts(column, rows)
-        return parts, max(rows, 0)
+        lengths: dict[str, list[Array]] = {}
+        for name, each in self._layouts.items():
+            found = rows_in(flat[name], name, str(each.field))
+            rows = found if rows is None else rows
+            if found != rows:
+                raise SchemaError(f"expected {rows} rows, as other columns have, got {found}", name)
+            own = each.parts(flat[name], rows)
+            parts += own
+            if own[0][3] is None:  # the lists of rows that are missing have no length to compare
+                lengths[name] = each.lengths(own)
+        if self._nested:
+            _check_sequences(self.schema, lengths)
+        return parts, rows or 0
 
     def _rows(self, examples: Iterable[Mapping[str, Any]]) -> tuple[list[Any], Any]:
-        """Examples as flat dicts by column, and the function that fits a value that is not of its column's type."""
+        """Examples as flat dicts by column, and what the core calls for a value that is not of its column's type."""
         rows: list[Any] = examples if isinstance(examples, list) else list(examples)
         if self._nested or not self._direct_example:
-            rows = [self._record_values(example, f"[{number}]") for number, example in enumerate(rows)]
-            return rows, self._refuse
-        return rows, self._coerce
+            return [self._record_values(example, f"[{number}]") for number, example in enumerate(rows)], _fitted
+        if self._labels:
+            self._check_labels(rows)
+        return rows, self._fit
 
     def _record_values(self, example: Mapping[str, Any], where: str) -> dict[str, Any]:
-        flat = self.schema.flatten(example, where)
         values: dict[str, Any] = {}
-        for leaf in self._leaves:
-            values |= leaf.record_values(flat[leaf.name], f"{where}.{leaf.name}")
+        for name, exact in self.schema.coerce(example, where).items():
+            values |= self._layouts[name].record_values(exact) if exact is not None else {}
         return values
 
-    def _coerce(self, column: int | None, row: int, value: Any) -> Any:
-        """Called by the core for a value that is not of its column's very type, or for an example with unknown keys."""
+    def _check_labels(self, rows: list[Any]) -> None:
+        """The core takes any int64: those that are the index of no class are refused here."""
+        for field in self._labels:
+            classes = len(field.classes or ())
+            for number, example in enumerate(rows):
+                label = example.get(field.name) if isinstance(example, dict) else None
+                if label is not None and not (isinstance(label, (int, np.integer)) and -1 <= label < classes):
+                    field.coerce(label, f"[{number}].{field.name}")
+
+    def _fit(self, column: int | None, row: int, value: Any) -> Any:
+        """The core found a value that is not of its column's very type, or, without a column, an unknown key."""
         if column is None:
             self.schema.flatten(value, f"[{row}]")
             return None
-        leaf = self._leaves[column]
-        return leaf.record_values(value, f"[{row}].{leaf.name}")[leaf.field.record_keys[0]]
-
-    def _refuse(self, column: int | None, row: int, value: Any) -> Any:
-        """Values were fitted before; what still does not fit is missing."""
-        raise SchemaError(f"expected a value, got {value!r}", f"[{row}]")
+        each = list(self._layouts.values())[column]
+        return each.record_values(each.field.coerce(value, f"[{row}].{each.name}"))[each.key]
 
 
-def _first_row(batch: Mapping[str, Any]) -> dict[str, Any]:
-    import numpy as np
+def _fitted(column: int | None, row: int, value: Any) -> Any:
+    """Values were fitted before: they are what they must be."""
+    return value
 
+
+def rows_in(column: Any, name: str, kind: str) -> int:
+    """How many rows a column has."""
+    if column is None:
+        raise SchemaError(f"expected a column of {kind}, got nothing", name)
+    if isinstance(column, (str, bytes, Mapping)) or not hasattr(column, "__len__") or getattr(column, "shape", 1) == ():
+        got = type(column).__name__
+        raise SchemaError(f"expected a column of {kind}, got {got}", name, "A column has a row for each example")
+    return len(column)
+
+
+def first_row(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """The one example of a batch of one."""
     first: dict[str, Any] = {}
     for name, column in batch.items():
         if isinstance(column, dict):
-            first[name] = _first_row(column)
+            first[name] = first_row(column)
+        elif isinstance(column, np.ma.MaskedArray):
+            first[name] = None if np.ma.getmaskarray(column)[0].any() else column.data[0]
         else:
-            row = column[0]
-            first[name] = None if row is np.ma.masked or np.ma.is_masked(row) else row
+            first[name] = column[0]
     return first
 
 
-def as_list(items: Sequence[Any] | Any) -> list[int]:
-    """Record numbers as plain ints."""
-    return [int(item) for item in items]
+def _check_sequences(node: Schema, lengths: Mapping[str, list[Array]], depth: int = 0, prefix: str = "") -> None:
+    """The lists of one sequence are equally long, at every level that they share."""
+    depth += node.sequence
+    if node.sequence:
+        names = [name for name in (prefix + field.name for field in node.leaves()) if lengths.get(name)]
+        for name in names[1:]:
+            shared = zip(lengths[names[0]][:depth], lengths[name], strict=False)
+            if any(not np.array_equal(a, b) for a, b in shared):
+                got = f"{names[0]} and {name} that differ"
+                raise SchemaError(f"expected lists of equal length in a sequence, got {got}", prefix.rstrip("/"))
+    for name, child in node.items():
+        if isinstance(child, Schema):
+            _check_sequences(child, lengths, depth, f"{prefix}{name}/")

@@ -14,7 +14,7 @@ import numpy as np
 
 from .._core import Feed, Index, Records, Shard, Writer, salvage
 from ..errors import RecordIndexError, SchemaError
-from .codec import Codec, default_threads
+from .codec import Codec, default_threads, first_row
 from .index import sidecar_path
 
 PathLike = str | os.PathLike[str]
@@ -202,7 +202,7 @@ class TFRecordReader(Sequence[bytes]):
         number = self._number(index)
         if codec._direct_example:
             return codec._example(self._shard.example(codec._plan, number))
-        return codec._first(self.examples(codec, [number]))
+        return first_row(self.examples(codec, [number]))
 
     def examples(self, codec: Codec, indices: slice | Sequence[int]) -> dict[str, Any]:
         """Some records, decoded as a batch."""

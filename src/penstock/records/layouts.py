@@ -1,0 +1,380 @@
+"""How a field lies in records: which columns hold it, and how values go into them and come out.
+
+    Fixed         float32[13], int64        one column of its own name, rows of one size
+    Strings       str, bytes[2]             the same, of byte strings
+    Rows          int64[?], list[str]       one column whose rows differ in length
+    EncodedList   list[float64[3]]          a list of byte strings that hold an array each
+    Shaped        float32[?,?]              "k/value" with the bytes of a row, and "k/shape"
+    Nested        list[list[int64]]         "k/ragged_flat_values", and "k/ragged_row_lengths_0" for each level
+
+That is how TFDS lays them out.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..columns import Array, Bytes, Ragged
+from ..errors import SchemaError
+from ..schema import TEXTS, Field
+from .parts import INT64, UINT8, Column, Layout, Parts, check_shapes
+
+
+def layout(field: Field) -> Layout:
+    """The layout of a field."""
+    if field.levels > 1:
+        return Nested(field)
+    if field.levels:
+        return Rows(field) if field.encoding == "none" else EncodedList(field)
+    unknown = field.shape.count(None)
+    if unknown:
+        return Rows(field) if unknown == 1 else Shaped(field)
+    return Strings(field) if field.dtype in TEXTS else Fixed(field)
+
+
+class Fixed(Layout):
+    """Numbers of one shape: a plain array, a masked one where rows may be missing."""
+
+    direct_example = True
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self.direct_batch = not field.optional or field.default is not None
+
+    def columns(self) -> list[Column]:
+        return [self.column(list(self.inner), self.default_bytes())]
+
+    def batch(self, raw: Mapping[str, Any]) -> Any:
+        if self.direct_batch:
+            return raw[self.key]
+        values, _, _, present = raw[self.key]
+        return np.ma.MaskedArray(values, np.broadcast_to(~present.reshape(-1, *(1 for _ in self.inner)), values.shape))
+
+    def parts(self, column: Any, rows: int) -> list[Parts]:
+        present = None
+        if self.field.optional:
+            if isinstance(column, np.ma.MaskedArray):
+                present, column = self._present(column), column.data
+            elif not isinstance(column, np.ndarray) or column.dtype == object:
+                return super().parts(column, rows)  # any of the rows may be None
+        if not isinstance(column, np.ndarray) or isinstance(column, np.ma.MaskedArray) or column.dtype == object:
+            whole = replace(self.field, shape=(rows, *self.inner), optional=False, default=None, encoding="auto")
+            column = whole.coerce(column, self.name)
+        return [(self.cast(column, (rows, *self.inner)), None, None, present)]
+
+    def _present(self, column: np.ma.MaskedArray[Any, Any]) -> Array | None:
+        mask = np.ma.getmaskarray(column).reshape(len(column), -1)
+        missing = np.asarray(mask.all(axis=1) & bool(mask.shape[1]))
+        if (mask.any(axis=1) != missing).any():
+            raise SchemaError("expected rows that are there or missing as a whole, got a mask within a row", self.name)
+        return ~missing if missing.any() else None
+
+    def record_values(self, exact: Any) -> dict[str, Any]:
+        return {self.key: exact}
+
+
+class Strings(Layout):
+    """Byte strings or texts, one to a row or a fixed number of them: Bytes."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        self.direct_example = not self.inner
+
+    def columns(self) -> list[Column]:
+        default = self.field.default
+        single = None if default is None or self.inner else default.encode() if self.text else default
+        return [self.column(list(self.inner), single)]
+
+    def batch(self, raw: Mapping[str, Any]) -> Any:
+        values, value_splits, _, present = raw[self.key]
+        column = Bytes._trusted(values, value_splits, self.text, self.inner, present)
+        if self.field.default is None or not self.inner:
+            return column
+        strings = _strings_or(column, self.field.default, self.text)
+        return Bytes._trusted(strings.values, strings.row_splits, self.text, self.inner)
+
+    def parts(self, column: Any, rows: int) -> list[Parts]:
+        if isinstance(column, Bytes):
+            if column.text != self.text or (column.shape or ()) != self.inner:
+                raise self.wrong(f"{column}")
+            return [(*_string_parts(column), None, column.present)]
+        if type(column) is list and not self.inner and not self.text and all(type(item) is bytes for item in column):
+            return [(column, None, None, None)]
+        return super().parts(column, rows)
+
+    def record_values(self, exact: Any) -> dict[str, Any]:
+        return {self.key: exact.reshape(-1).tolist() if self.inner else exact}
+
+
+class Rows(Layout):
+    """One unknown dimension, or one list: Ragged, of numbers or of Bytes."""
+
+    def __init__(self, field: Field, key: str | None = None) -> None:
+        super().__init__(field)
+        self.key = key or self.key
+        self.strings = field.dtype in TEXTS
+        self.shape = (None,) * field.levels + field.shape
+        #: The unknown dimension is the first: rows are cut out of values of the inner shape.
+        self.leading = self.shape[0] is None
+        self.direct_example = len(self.shape) == 1 and not (self.strings and field.default is not None)
+
+    def columns(self) -> list[Column]:
+        return [self.column(None, None if self.strings else self.default_bytes())]
+
+    def batch(self, raw: Mapping[str, Any]) -> Any:
+        values, row_splits, present = self.flat(raw)
+        if self.field.default is not None and self.strings and not present.all():
+            column = self.rows(values, row_splits, present)
+            values = _strings_or(column, self.field.default, self.text)
+            lengths = np.where(present, np.diff(row_splits), np.size(self.field.default))
+            row_splits = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        return self.rows(values, row_splits, None if self.field.default is not None else present)
+
+    def flat(self, raw: Mapping[str, Any]) -> tuple[Any, Array, Any]:
+        """All elements, where each record's begin and end, and which records have some."""
+        values, value_splits, row_splits, present = raw[self.key]
+        return Bytes._trusted(values, value_splits, self.text) if self.strings else values, row_splits, present
+
+    def rows(self, values: Any, splits: Array, present: Array | None) -> Ragged:
+        """The elements cut into rows."""
+        if len(self.shape) == 1:
+            return Ragged._trusted(values, splits, None, present)
+        lengths = np.diff(splits)
+        wrong = np.flatnonzero(lengths % self.size if self.size else lengths)
+        if len(wrong):
+            raise self.wrong(f"{lengths[wrong[0]]} values", int(wrong[0]))
+        if self.leading and not self.strings:
+            count = len(values) // self.size if self.size else 0
+            return Ragged._trusted(values.reshape(count, *self.inner), splits // max(self.size, 1), None, present)
+        unknown = lengths // max(self.size, 1)
+        sizes = [unknown if size is None else np.full_like(unknown, size) for size in self.shape]
+        return Ragged._trusted(values, splits, np.stack(sizes, axis=1), present)
+
+    def parts(self, column: Any, rows: int) -> list[Parts]:
+        if not isinstance(column, Ragged):
+            return super().parts(column, rows)
+        return [(*self.elements(column), column.present)]
+
+    def elements(self, column: Ragged) -> tuple[Any, Array | None, Array]:
+        """The elements of all rows, where each string begins and ends, and where each row does."""
+        values = column.values
+        if isinstance(values, Ragged) or isinstance(values, Bytes) != self.strings:
+            raise self.wrong(f"{column}")
+        shapes, splits = _row_shapes(column)
+        check_shapes(self, shapes, self.shape, column.present)
+        if not isinstance(values, Bytes):
+            return self.cast(values, values.shape).reshape(-1), None, np.ascontiguousarray(splits)
+        if values.text != self.text or values.present is not None:
+            raise self.wrong(f"{values}")
+        return (*_string_parts(values), np.ascontiguousarray(splits))
+
+    def record_values(self, exact: Any) -> dict[str, Any]:
+        flat = exact.reshape(-1)
+        return {self.key: flat.tolist() if self.strings else flat}
+
+    def lengths(self, parts: list[Parts]) -> list[Array]:
+        splits = parts[0][2]
+        return [np.diff(splits) // self.size] if self.field.levels and self.size and splits is not None else []
+
+
+class EncodedList(Layout):
+    """A list of arrays, each in a byte string of its own: Ragged."""
+
+    def __init__(self, field: Field, key: str | None = None) -> None:
+        super().__init__(field)
+        self.key = key or self.key
+        dtype = field.numpy_dtype
+        assert dtype is not None
+        self.dtype = dtype
+        self.element_bytes = self.size * dtype.itemsize
+
+    def columns(self) -> list[Column]:
+        return [Column(self.key, "bytes", UINT8, optional=self.field.optional)]
+
+    def batch(self, raw: Mapping[str, Any]) -> Any:
+        return self.rows(*self.flat(raw))
+
+    def flat(self, raw: Mapping[str, Any]) -> tuple[Array, Array, Array | None]:
+        """All elements, where each record's begin and end, and which records have some."""
+        values, value_splits, row_splits, present = raw[self.key]
+        strings = Bytes._trusted(values, value_splits)
+        row_of = np.repeat(np.arange(len(row_splits) - 1), np.diff(row_splits))
+        data = b"".join(self._decoded(string, int(row)) for string, row in zip(strings, row_of, strict=True))
+        return np.frombuffer(bytearray(data), self.dtype).reshape(len(strings), *self.inner), row_splits, present
+
+    def rows(self, values: Array, splits: Array, present: Array | None) -> Ragged:
+        """The elements cut into rows."""
+        return Ragged._trusted(values, splits, None, present)
+
+    def _decoded(self, data: bytes, row: int) -> bytes:
+        if self.field.encoding == "zlib":
+            stream = zlib.decompressobj()
+            try:
+                data = stream.decompress(data, self.element_bytes + 1)  # one more shows that it is too long
+            except zlib.error:
+                raise self.wrong("bytes that are not zlib", row) from None
+            if not stream.eof and len(data) <= self.element_bytes:
+                raise self.wrong("zlib bytes that end early", row)
+        if len(data) != self.element_bytes:
+            more = "more than " if len(data) > self.element_bytes and self.field.encoding == "zlib" else ""
+            got = f"{more}{min(len(data), self.element_bytes) if more else len(data)} bytes for an element"
+            raise self.wrong(f"{got} of {self.element_bytes}", row)
+        return data
+
+    def parts(self, column: Any, rows: int) -> list[Parts]:
+        if not isinstance(column, Ragged):
+            return super().parts(column, rows)
+        return [(*self.elements(column), column.present)]
+
+    def elements(self, column: Ragged) -> tuple[Any, Array | None, Array]:
+        """The byte strings of all rows, None, and where each row begins and ends."""
+        values = column.values
+        if not isinstance(values, np.ndarray):
+            raise self.wrong(f"{column}")
+        shapes, _ = _row_shapes(column)
+        check_shapes(self, shapes, (None, *self.inner), column.present)
+        splits = np.concatenate([[0], np.cumsum(shapes[:, 0])])
+        return self._encoded(self.cast(values, values.shape).reshape(splits[-1], *self.inner)), None, splits
+
+    def record_values(self, exact: Any) -> dict[str, Any]:
+        return {self.key: self._encoded(exact)}
+
+    def _encoded(self, elements: Array) -> list[bytes]:
+        strings = [element.tobytes() for element in elements]
+        return [zlib.compress(string) for string in strings] if self.field.encoding == "zlib" else strings
+
+    def lengths(self, parts: list[Parts]) -> list[Array]:
+        splits = parts[0][2]
+        assert splits is not None
+        return [np.diff(splits)]
+
+
+class Shaped(Layout):
+    """Two or more unknown dimensions: Ragged with a shape for each row."""
+
+    def columns(self) -> list[Column]:
+        field = self.field
+        default = None if field.default is None else np.array(np.shape(field.default), np.int64).tobytes()
+        shape = Column(field.record_keys[1], "int64", INT64, "none", [len(field.shape)], False, field.optional, default)
+        return [self.column(None, self.default_bytes()), shape]
+
+    def batch(self, raw: Mapping[str, Any]) -> Any:
+        values, _, row_splits, present = raw[self.key]
+        given = raw[self.field.record_keys[1]]
+        shapes = given[0] if isinstance(given, tuple) else given
+        if present is not None:
+            shapes = np.where(present[:, None], shapes, 0)
+        check_shapes(self, shapes, self.field.shape, present, np.diff(row_splits))
+        return Ragged._trusted(values, row_splits, shapes, present)
+
+    def parts(self, column: Any, rows: int) -> list[Parts]:
+        if not isinstance(column, Ragged):
+            return super().parts(column, rows)
+        values = column.values
+        if not isinstance(values, np.ndarray):
+            raise self.wrong(f"{column}")
+        shapes, splits = _row_shapes(column)
+        check_shapes(self, shapes, self.field.shape, column.present)
+        flat = self.cast(values, values.shape).reshape(-1)
+        shape_parts = (np.ascontiguousarray(shapes), None, None, column.present)
+        return [(flat, None, np.ascontiguousarray(splits), column.present), shape_parts]
+
+    def record_values(self, exact: Any) -> dict[str, Any]:
+        return {self.key: exact.reshape(-1), self.field.record_keys[1]: np.array(exact.shape, np.int64)}
+
+
+class Nested(Layout):
+    """Lists of lists: Ragged of Ragged. The innermost rows lie in one column, each level's lengths in another."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        innermost = replace(field, levels=1)
+        self.rows = Rows(innermost, self.key) if field.encoding == "none" else EncodedList(innermost, self.key)
+        self.length_keys = field.record_keys[1:]
+
+    def columns(self) -> list[Column]:
+        lengths = [Column(key, "int64", INT64, optional=self.field.optional) for key in self.length_keys]
+        return [*self.rows.columns(), *lengths]
+
+    def batch(self, raw: Mapping[str, Any]) -> Any:
+        values, record_splits, present = self.rows.flat(raw)
+        levels = []
+        for key in self.length_keys:
+            lengths, _, outer, _ = raw[key]
+            levels.append((lengths, outer))
+        size = self.size if isinstance(self.rows, Rows) else 1  # an encoded element is one string
+        # Each level's lengths, added up within a record, must come to what the level below it has there.
+        below = record_splits
+        column: Any = None
+        for number, (lengths, outer) in reversed(list(enumerate(levels))):
+            innermost = number == len(levels) - 1
+            splits = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths * size if innermost else lengths)])
+            wrong = splits[outer] != below
+            if (lengths < 0).any() or wrong.any():
+                row = int(np.argmax(wrong)) - 1 if wrong.any() else 0
+                raise self.wrong("row lengths that do not add up", max(row, 0))
+            column = self.rows.rows(values, splits, None) if innermost else Ragged._trusted(column, splits)
+            below = outer
+        return Ragged._trusted(column, below, None, present)
+
+    def parts(self, column: Any, rows: int) -> list[Parts]:
+        if not isinstance(column, Ragged):
+            return super().parts(column, rows)
+        lengths: list[Parts] = []
+        below: Any = column
+        splits = np.arange(rows + 1)
+        for _ in self.length_keys:
+            outer = below.row_splits[splits]
+            below = below.values
+            if not isinstance(below, Ragged) or below.present is not None:
+                raise self.wrong(f"{column}")
+            rows_below = below.row_lengths() if below.shapes is None else np.ascontiguousarray(below.shapes[:, 0])
+            lengths.append((rows_below, None, np.ascontiguousarray(outer), column.present))
+            splits = outer
+        values, value_splits, elements = self.rows.elements(below)
+        return [(values, value_splits, np.ascontiguousarray(elements[splits]), column.present), *lengths]
+
+    def record_values(self, exact: Any) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key in self.length_keys[:-1]:
+            values[key] = np.array([len(row) for row in exact], np.int64)
+            exact = [inner for row in exact for inner in row]
+        values[self.length_keys[-1]] = np.array([len(row) for row in exact], np.int64)
+        dtype = object if self.field.dtype in TEXTS else self.field.numpy_dtype
+        joined = np.concatenate(exact) if exact else np.empty((0, *self.inner), dtype)
+        return self.rows.record_values(joined) | values
+
+    def lengths(self, parts: list[Parts]) -> list[Array]:
+        outermost = parts[1][2]
+        assert outermost is not None
+        return [np.diff(outermost), *(values for values, _, _, _ in parts[1:])]
+
+
+def _row_shapes(column: Ragged) -> tuple[Array, Array]:
+    """The shape of each row, and where each begins and ends among all elements."""
+    if column.shapes is not None:
+        return column.shapes, column.row_splits
+    values, lengths = column.values, column.row_lengths()
+    inner = values.shape[1:] if isinstance(values, np.ndarray) else getattr(values, "shape", None) or ()
+    shapes = np.stack([lengths, *(np.full_like(lengths, size) for size in inner)], axis=1)
+    return shapes, column.row_splits * prod(inner)
+
+
+def _string_parts(column: Bytes) -> tuple[Array, Array]:
+    if column.text and len(column.values) and column.values.max() > 127:
+        column._strings()  # says which one is not UTF-8
+    return np.ascontiguousarray(column.values), np.ascontiguousarray(column.row_splits)
+
+
+def _strings_or(column: Iterable[Any], default: Any, text: bool) -> Bytes:
+    """The strings of all rows, the default's in place of a row that is missing."""
+    flat: list[Any] = []
+    for row in column:
+        flat += np.array(default if row is None else row, dtype=object).reshape(-1).tolist()
+    return Bytes.from_list(flat, text=text)
