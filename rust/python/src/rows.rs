@@ -54,14 +54,14 @@ impl Gathered {
                 known += usize::from(value.is_some());
                 let value = value.filter(|value| !value.is_none());
                 let taken = match &value {
-                    Some(value) => gathering.take(spec, face, value)?,
+                    Some(value) => gathering.take(spec, face, value, false)?,
                     None if spec.missing == Missing::Refuse => false,
                     None => gathering.skip(spec),
                 };
                 if !taken {
                     // Not the column's very type: Python's schema turns it into that, or says what is wrong.
                     let exact = coerce.call1((number, row, value))?;
-                    if !gathering.take(spec, face, &exact)? {
+                    if !gathering.take(spec, face, &exact, true)? {
                         let message = format!("expected {}, got {}", spec.describe(), exact.get_type().name()?);
                         return Err(raise(py, &Error::schema(message).in_field(&spec.key).in_record(row as u64)));
                     }
@@ -130,11 +130,12 @@ impl Gathering {
         true
     }
 
-    /// Adds a row if `value` has the column's very type; `false` says that it hasn't.
-    fn take(&mut self, spec: &plan::Spec, face: &Face, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    /// Adds a row if `value` has the column's very type; `false` says that it hasn't. A text is a str, or bytes if the
+    /// schema `fitted` them: those are UTF-8.
+    fn take(&mut self, spec: &plan::Spec, face: &Face, value: &Bound<'_, PyAny>, fitted: bool) -> PyResult<bool> {
         let width = spec.dtype.width();
         if spec.dtype == Dtype::Bytes {
-            return self.take_strings(spec, face, value);
+            return self.take_strings(spec, face, value, fitted);
         }
         if let Ok(array) = value.cast::<PyUntypedArray>() {
             let fits = match spec.count {
@@ -170,19 +171,28 @@ impl Gathering {
         Ok(self.end_row(width, false))
     }
 
-    fn take_strings(&mut self, spec: &plan::Spec, face: &Face, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    fn take_strings(
+        &mut self,
+        spec: &plan::Spec,
+        face: &Face,
+        value: &Bound<'_, PyAny>,
+        fitted: bool,
+    ) -> PyResult<bool> {
+        let bytes_fit = fitted || !face.text;
         if let (Some(_), true) = (spec.count, face.shape.is_empty()) {
-            if let Ok(bytes) = value.cast::<PyBytes>() {
+            if let (true, Ok(bytes)) = (bytes_fit, value.cast::<PyBytes>()) {
                 self.string(bytes.as_bytes());
-            } else if let (true, Ok(text)) = (face.text, value.cast::<PyString>()) {
-                self.string(text.to_cow()?.as_bytes());
-            } else {
-                return Ok(false);
+                return Ok(self.end_row(1, true));
             }
+            let (true, Ok(text)) = (face.text, value.cast::<PyString>()) else { return Ok(false) };
+            // A str with half a surrogate pair has no UTF-8.
+            let Ok(text) = text.to_cow() else { return Ok(false) };
+            self.string(text.as_bytes());
             return Ok(self.end_row(1, true));
         }
         let Ok(list) = value.cast::<PyList>() else { return Ok(false) };
-        if spec.count.is_some_and(|count| count != list.len())
+        if !bytes_fit
+            || spec.count.is_some_and(|count| count != list.len())
             || !list.iter().all(|item| item.is_instance_of::<PyBytes>())
         {
             return Ok(false);
