@@ -26,14 +26,14 @@ test: ## run the quick tests, Rust and Python, against the real peers
 	@scripts/need rust test
 	@scripts/venv test
 	@scripts/install test --release $(LOCKED)
-	scripts/shared cargo test --quiet $(LOCKED) -p penstock-core
+	$(PYTHON) scripts/shared.py cargo test --quiet $(LOCKED) -p penstock-core
 	.venv-test/bin/python -m pytest -m "not slow" $(PYTEST_ARGS)
 
 test-all: ## run all the tests, the slow ones too
 	@scripts/need rust test
 	@scripts/venv test
 	@scripts/install test --release $(LOCKED)
-	scripts/shared cargo test --quiet $(LOCKED) -p penstock-core
+	$(PYTHON) scripts/shared.py cargo test --quiet $(LOCKED) -p penstock-core
 	.venv-test/bin/python -m pytest $(PYTEST_ARGS)
 
 dev: ## compile the Rust quickly, unoptimized, into .venv-test: then run pytest there
@@ -48,7 +48,7 @@ lint: ## check style and types: ruff, mypy, rustfmt, clippy
 	.venv-lint/bin/ruff format --check .
 	.venv-lint/bin/mypy
 	cargo fmt --all --check
-	scripts/shared cargo clippy --quiet $(LOCKED) --workspace --all-targets -- -D warnings
+	$(PYTHON) scripts/shared.py cargo clippy --quiet $(LOCKED) --workspace --all-targets -- -D warnings
 
 format: ## rewrite the sources in the project's style
 	@scripts/need rust lint

@@ -30,10 +30,8 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pens
 def environment() -> dict[str, str]:
     """Cargo's environment: the address sanitizer also on a stable compiler, cargo-fuzz from our cache."""
     tools = CACHE / f"cargo-fuzz-{CARGO_FUZZ}"
-    lock = FUZZ / "Cargo.lock"
     return {
         **os.environ,
-        "CARGO_LOCK": str(lock if lock.exists() else ROOT / "Cargo.lock"),
         "PATH": f"{tools / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "RUSTC_BOOTSTRAP": "1",
     }
@@ -41,7 +39,7 @@ def environment() -> dict[str, str]:
 
 def shared(*command: str) -> list[str]:
     """The command, with cargo's intermediate files in the shared cache."""
-    return [str(ROOT / "scripts" / "shared"), *command]
+    return [sys.executable, str(ROOT / "scripts" / "shared.py"), *command]
 
 
 def install_cargo_fuzz(env: dict[str, str]) -> None:

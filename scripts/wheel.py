@@ -50,7 +50,16 @@ def main() -> int:
         print("penstock: compiling the native module (a minute or two the first time)", file=sys.stderr)
         fresh = Path(tempfile.mkdtemp(dir=CACHE))
         maturin = ROOT / ".venv-demo" / "bin" / "maturin"
-        command = [ROOT / "scripts" / "shared", maturin, "build", "--release", "--out", fresh, *sys.argv[1:]]
+        command = [
+            sys.executable,
+            ROOT / "scripts" / "shared.py",
+            maturin,
+            "build",
+            "--release",
+            "--out",
+            fresh,
+            *sys.argv[1:],
+        ]
         built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         if built.returncode:
             shutil.rmtree(fresh)

@@ -40,7 +40,17 @@ def clean_python(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("uv and maturin are not beside this Python; `make test` puts them there")
     wheels = tmp_path_factory.mktemp("wheels")
     venv = tmp_path_factory.mktemp("clean") / "venv"
-    run(root / "scripts" / "shared", TOOLS / "maturin", "build", "--quiet", "--release", "--out", wheels, cwd=root)
+    run(
+        sys.executable,
+        root / "scripts" / "shared.py",
+        TOOLS / "maturin",
+        "build",
+        "--quiet",
+        "--release",
+        "--out",
+        wheels,
+        cwd=root,
+    )
     run(TOOLS / "uv", "venv", "--quiet", "--python", sys.executable, venv)
     python = venv / "bin" / "python"
     locked = root / "requirements" / "demo.txt"
