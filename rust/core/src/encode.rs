@@ -173,10 +173,9 @@ impl<'a> Lane<'a> {
             (Encoding::None, List::Ints) => {
                 let start = out.len();
                 out.resize(start + size + 10, 0);
-                let written = each_int(self.spec.dtype, self.number_bytes(row), |mut position, value| {
-                    write_varint(&mut out[start..], &mut position, value);
-                    position
-                });
+                let room = &mut out[start..];
+                let put = |position, value| write_varint(room, position, value);
+                let written = each_int(self.spec.dtype, self.number_bytes(row), put);
                 if written != size {
                     return Err(Error::usage("expected values that stay as they are while they are encoded"));
                 }

@@ -155,43 +155,38 @@ pub fn each_varint(packed: &[u8], mut put: impl FnMut(u64)) -> bool {
 /// Fills `out` with the varints of `packed`, each through `convert`; `false` unless they are just as many, all whole and
 /// all convertible.
 ///
-/// Two at a time: eight bytes hold two varints of up to four bytes, whose ends are found and whose gaps are closed without
-/// a branch that depends on their lengths.
+/// The list is read from both ends at once, two varints at each: where a varint ends is known only once it is read, so one
+/// end alone would leave the processor waiting. Eight bytes hold two varints, whose ends are found and whose gaps are
+/// closed without a branch that depends on their lengths; longer ones are read one by one.
 #[inline]
 pub fn read_varints<T>(packed: &[u8], out: &mut [T], convert: impl Fn(u64) -> Option<T>) -> bool {
-    let mut position = 0;
-    let mut pairs = out.chunks_exact_mut(2);
-    for pair in &mut pairs {
-        let quick = packed.get(position..position + 8).and_then(two_varints);
-        let (first, second) = match quick {
-            Some((first, second, length)) => {
-                position += length;
-                (first, second)
-            }
-            None => {
-                let Some((first, next)) = varint_at(packed, position) else { return false };
-                let Some((second, next)) = varint_at(packed, next) else { return false };
-                position = next;
-                (first, second)
-            }
-        };
-        match (convert(first), convert(second)) {
-            (Some(first), Some(second)) => (pair[0], pair[1]) = (first, second),
-            _ => return false,
+    let (mut rest, mut slots) = (packed, out);
+    while let (Some(front), Some(back)) = (rest.first_chunk(), rest.last_chunk()) {
+        if slots.len() < 4 || rest.len() < 16 {
+            break;
         }
+        let (Some((first, second, head)), Some((third, fourth, tail))) = (first_two(front), last_two(back)) else {
+            break;
+        };
+        let (Some(first), Some(second)) = (convert(first), convert(second)) else { return false };
+        let (Some(third), Some(fourth)) = (convert(third), convert(fourth)) else { return false };
+        let [a, b, middle @ .., c, d] = slots else { return false };
+        (*a, *b, *c, *d) = (first, second, third, fourth);
+        (rest, slots) = (&rest[head..rest.len() - tail], middle);
     }
-    if let [last] = pairs.into_remainder() {
-        let Some((value, next)) = varint_at(packed, position) else { return false };
+    let mut position = 0;
+    for slot in slots {
+        let Some((value, next)) = varint_at(rest, position) else { return false };
         let Some(value) = convert(value) else { return false };
-        (*last, position) = (value, next);
+        (*slot, position) = (value, next);
     }
-    position == packed.len()
+    position == rest.len()
 }
 
-/// The two varints that `eight` bytes begin with and how many bytes they take, if both end within them.
+/// The two varints that eight bytes begin with and how many bytes they take, if both end within them.
 #[inline]
-fn two_varints(eight: &[u8]) -> Option<(u64, u64, usize)> {
-    let word = u64::from_le_bytes(eight.try_into().ok()?);
+fn first_two(eight: &[u8; 8]) -> Option<(u64, u64, usize)> {
+    let word = u64::from_le_bytes(*eight);
     let ends = !word & CONTINUES;
     let later = ends & ends.wrapping_sub(1);
     if later == 0 {
@@ -200,6 +195,23 @@ fn two_varints(eight: &[u8]) -> Option<(u64, u64, usize)> {
     let (first, both) = (ends.trailing_zeros() + 1, later.trailing_zeros() + 1);
     let second = (word & (u64::MAX >> (64 - both))) >> first;
     Some((squeeze(word & (u64::MAX >> (64 - first))), squeeze(second), both as usize / 8))
+}
+
+/// The two varints that eight bytes end with and how many bytes they take, if the end before them is among the eight.
+#[inline]
+fn last_two(eight: &[u8; 8]) -> Option<(u64, u64, usize)> {
+    let word = u64::from_le_bytes(*eight);
+    let ends = !word & CONTINUES;
+    let before = ends & (u64::MAX >> 1);
+    // Bits from the top that belong to the last varint, and to both.
+    let last = before.leading_zeros();
+    let earlier = before & !(1u64 << 63 >> (last & 63));
+    if ends == before || earlier == 0 {
+        return None;
+    }
+    let both = earlier.leading_zeros();
+    let second = (word << last) >> (64 - both + last);
+    Some((squeeze(second), squeeze(word >> (64 - last)), both as usize / 8))
 }
 
 /// How many bytes `value` takes as a varint.
@@ -226,24 +238,27 @@ fn stretch(value: u64) -> u64 {
     (word & 0x007f_007f_007f_007f) | ((word & 0x3f80_3f80_3f80_3f80) << 1)
 }
 
-/// Writes `value` as a varint at `position` and moves past it; `out` has at least ten bytes left there.
+/// Writes `value` as a varint at `position`, where `out` has at least ten bytes left, and returns where it ends.
 #[inline]
-pub fn write_varint(out: &mut [u8], position: &mut usize, value: u64) {
-    if value < 1 << 56 {
-        let length = varint_length(value);
-        let word = stretch(value) | (CONTINUES & ((1u64 << (8 * (length - 1))) - 1));
-        out[*position..*position + 8].copy_from_slice(&word.to_le_bytes());
-        *position += length;
-    } else {
-        let mut value = value;
-        while value >= 0x80 {
-            out[*position] = value as u8 | 0x80;
-            *position += 1;
-            value >>= 7;
-        }
-        out[*position] = value as u8;
-        *position += 1;
+pub fn write_varint(out: &mut [u8], position: usize, value: u64) -> usize {
+    if value >= 1 << 56 {
+        return write_long_varint(out, position, value);
     }
+    let length = varint_length(value);
+    let word = stretch(value) | (CONTINUES & ((1u64 << (8 * (length - 1))) - 1));
+    out[position..position + 8].copy_from_slice(&word.to_le_bytes());
+    position + length
+}
+
+#[cold]
+fn write_long_varint(out: &mut [u8], mut position: usize, mut value: u64) -> usize {
+    while value >= 0x80 {
+        out[position] = value as u8 | 0x80;
+        position += 1;
+        value >>= 7;
+    }
+    out[position] = value as u8;
+    position + 1
 }
 
 #[cfg(test)]
@@ -266,8 +281,7 @@ mod tests {
             put_varint(&mut plain, value);
             assert_eq!(plain.len(), varint_length(value), "{value}");
             let mut quick = [0xeeu8; 10];
-            let mut position = 0;
-            write_varint(&mut quick, &mut position, value);
+            let position = write_varint(&mut quick, 0, value);
             assert_eq!(&quick[..position], plain, "{value}");
             let mut position = 0;
             assert_eq!(varint(&plain, &mut position), Some(value));

@@ -133,20 +133,21 @@ impl Shard {
         PyArray1::from_slice(py, self.0.offsets())
     }
 
-    /// One record.
-    fn read<'py>(&self, py: Python<'py>, record: usize) -> PyResult<Bound<'py, PyBytes>> {
-        self.with_record(py, record, |bytes| Ok(PyBytes::new(py, bytes)))
+    /// One record; a negative number counts from the end.
+    fn read<'py>(&self, py: Python<'py>, record: isize) -> PyResult<Bound<'py, PyBytes>> {
+        self.with_record(py, record, |_, bytes| Ok(PyBytes::new(py, bytes)))
     }
 
     /// Some records, in the order they are asked for.
-    fn read_many(&self, py: Python<'_>, records: Vec<usize>) -> PyResult<Records> {
+    fn read_many(&self, py: Python<'_>, records: Vec<isize>) -> PyResult<Records> {
+        let records = self.numbers(py, records)?;
         let frames = released(py, || self.0.read_many(&records))?;
         Ok(Records::from_chunks(vec![frames]))
     }
 
-    /// One record, decoded.
-    fn example<'py>(&self, py: Python<'py>, plan: &Bound<'py, Plan>, record: usize) -> PyResult<Bound<'py, PyDict>> {
-        self.with_record(py, record, |bytes| {
+    /// One record, decoded; a negative number counts from the end.
+    fn example<'py>(&self, py: Python<'py>, plan: &Bound<'py, Plan>, record: isize) -> PyResult<Bound<'py, PyDict>> {
+        self.with_record(py, record, |record, bytes| {
             plan.get().example(py, bytes).map_err(|failure| match failure {
                 Failure::Core(error) => raise(py, &self.0.place(error.renumbered(|_| record as u64))),
                 Failure::Python(error) => error,
@@ -159,8 +160,9 @@ impl Shard {
         &self,
         py: Python<'py>,
         plan: &Bound<'py, Plan>,
-        records: Vec<usize>,
+        records: Vec<isize>,
     ) -> PyResult<Bound<'py, PyDict>> {
+        let records = self.numbers(py, records)?;
         let plan = plan.get();
         let core = plan.plan.clone();
         let columns = released(py, || {
@@ -197,16 +199,32 @@ impl Shard {
 }
 
 impl Shard {
-    /// Reads a record with the GIL released, then calls `work` with it.
+    /// A record's number, counted from the end if it is negative.
+    fn number(&self, py: Python<'_>, record: isize) -> PyResult<usize> {
+        let count = self.0.len() as isize;
+        let number = if record < 0 { record + count } else { record };
+        if (0..count).contains(&number) {
+            return Ok(number as usize);
+        }
+        let message = format!("expected a number within the {count} records, got {record}");
+        Err(raise(py, &Error::new(Kind::OutOfRange, message).in_file(self.0.file().path())))
+    }
+
+    fn numbers(&self, py: Python<'_>, records: Vec<isize>) -> PyResult<Vec<usize>> {
+        records.into_iter().map(|record| self.number(py, record)).collect()
+    }
+
+    /// Reads a record with the GIL released, then calls `work` with its number and its data.
     fn with_record<'py, T>(
         &self,
         py: Python<'py>,
-        record: usize,
-        work: impl FnOnce(&[u8]) -> PyResult<T>,
+        record: isize,
+        work: impl FnOnce(usize, &[u8]) -> PyResult<T>,
     ) -> PyResult<T> {
+        let number = self.number(py, record)?;
         BUFFER.with_borrow_mut(|buffer| {
-            let bytes = released(py, || self.0.read(record, buffer))?;
-            work(bytes)
+            let bytes = released(py, || self.0.read(number, buffer))?;
+            work(number, bytes)
         })
     }
 }

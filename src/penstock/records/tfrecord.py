@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any, overload
 import numpy as np
 
 from .._core import Feed, Index, Records, Shard, Writer, salvage
-from ..errors import RecordIndexError, SchemaError
+from ..errors import SchemaError
 from .codec import Codec, default_threads, first_row
 from .index import sidecar_path
 
@@ -190,7 +189,7 @@ class TFRecordReader(Sequence[bytes]):
     def __getitem__(self, index: int | slice | Sequence[int]) -> bytes | Records:
         if isinstance(index, (slice, Sequence, np.ndarray)):
             return self._shard.read_many(self._numbers(index))
-        return self._shard.read(self._number(index))
+        return self._shard.read(index)
 
     def __iter__(self) -> Iterator[bytes]:
         step = 1024
@@ -199,10 +198,9 @@ class TFRecordReader(Sequence[bytes]):
 
     def example(self, codec: Codec, index: int) -> dict[str, Any]:
         """One record, decoded."""
-        number = self._number(index)
         if codec._direct_example:
-            return codec._example(self._shard.example(codec._plan, number))
-        return first_row(self.examples(codec, [number]))
+            return codec._example(self._shard.example(codec._plan, index))
+        return first_row(self.examples(codec, [index]))
 
     def examples(self, codec: Codec, indices: slice | Sequence[int]) -> dict[str, Any]:
         """Some records, decoded as a batch."""
@@ -227,17 +225,8 @@ class TFRecordReader(Sequence[bytes]):
         """Look at every byte of the file."""
         return verify(self.path, progress=progress)
 
-    def _number(self, index: int) -> int:
-        number = operator.index(index)
-        count = len(self._shard)
-        if -count <= number < count:
-            return number % count
-        raise RecordIndexError(f"expected a record number below {count}, got {number} - at {self.path}")
-
     def _numbers(self, indices: slice | Sequence[int]) -> list[int]:
-        if isinstance(indices, slice):
-            return list(range(*indices.indices(len(self))))
-        return [self._number(index) for index in indices]
+        return list(range(*indices.indices(len(self))) if isinstance(indices, slice) else indices)
 
 
 def _reopen(path: Path, index: PathLike | bool) -> TFRecordReader:
