@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -12,12 +13,26 @@ from ..errors import PenstockError
 from .head import head
 from .index import index
 from .info import info
-from .outcome import INTERRUPTED, UNREADABLE, complain, exit_code
+from .outcome import INTERRUPTED, UNREADABLE, WELL, complain, exit_code
 from .salvage import salvage
 from .verify import verify
 
 
+class Commands(click.Group):
+    """The commands; a reader that closes the pipe (`penstock head FILE | head -1`) has had enough, and is no error."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return WELL
+        return result
+
+
 @click.group(
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,
     subcommand_metavar="COMMAND [ARGS]...",
@@ -57,9 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         complain(error.format_message())
         return UNREADABLE
-    except BrokenPipeError:  # `penstock head FILE | head -1`: whoever reads has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except (PenstockError, OSError) as error:
         complain(error)
         return exit_code(error)

@@ -34,7 +34,7 @@ def index(files: tuple[str, ...], dali: bool, as_json: bool) -> int:
                 entry = {"file": path, "records": len(found), "bytes": found.shard_size, "crc32c": checksum}
                 print_json({**entry, "written": written})
             else:
-                console().print(f"{' and '.join(written)}: {len(found):,} records", markup=False)
+                console().print(f"{' and '.join(written)}: {len(found):,} records", markup=False, soft_wrap=True)
             return WELL
 
         return for_each(bar, work, as_json=as_json)

@@ -46,7 +46,9 @@ def salvage(file: str, out: str, compression: str, overwrite: bool, as_json: boo
     else:
         screen = console()
         saved = f"{report.records:,} records, {size_text(report.record_bytes)}"
-        screen.print(f"{out}: {saved}; {'nothing' if report.whole else size_text(lost)} lost", markup=False)
+        screen.print(
+            f"{out}: {saved}; {'nothing' if report.whole else size_text(lost)} lost", markup=False, soft_wrap=True
+        )
         if not report.whole:
             screen.print()
             screen.print(gap_table([report]))

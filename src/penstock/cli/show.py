@@ -23,7 +23,7 @@ from ..schema import Field, Schema
 PATIENCE = 2.0  # seconds without a progress bar
 MOST_VALUES = 8
 MOST_LETTERS = 70
-WIDE = 160  # where there is no terminal to fit into
+WIDE = 1000  # where there is no terminal to fit into
 
 
 def console(stderr: bool = False) -> Console:

@@ -71,12 +71,14 @@ def _print_line(report: Report, indexes: list[IndexReport]) -> None:
     held = f"{report.records:,} records, {size_text(report.record_bytes)}"
     lost = sum(gap.bytes for gap in report.gaps)
     count = f"{len(report.gaps)} gap{'s' * (len(report.gaps) != 1)} of {size_text(lost)}"
-    screen.print(f"{word}  {escape(report.path)}  {held}{'' if report.whole else ', ' + count}")
+    screen.print(f"{word}  {escape(report.path)}  {held}{'' if report.whole else ', ' + count}", soft_wrap=True)
     for index in indexes:
         if index.fits:
-            screen.print(f"         [dim]{escape(index.path)} fits[/dim]")
+            screen.print(f"         [dim]{escape(index.path)} fits[/dim]", soft_wrap=True)
         for problem in index.problems:
-            screen.print(f"         [bold red]does not fit[/bold red]  {escape(index.path)}: {escape(problem)}")
+            screen.print(
+                f"         [bold red]does not fit[/bold red]  {escape(index.path)}: {escape(problem)}", soft_wrap=True
+            )
 
 
 def gap_table(reports: list[Report]) -> Table:

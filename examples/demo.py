@@ -1,0 +1,335 @@
+"""A tour of Penstock in a few seconds: `make demo`, or `python examples/demo.py` where penstock is installed.
+
+The code that is shown on the way is the code that runs. Everything it makes goes to build/demo, anew each time.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shutil
+import struct
+import sys
+import textwrap
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.panel import Panel
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+import penstock as ps
+from penstock.cli import main as penstock_command
+
+ROWS = 100_000
+LISTS = 20_000
+PICTURES = 300
+SIDE = 32
+SHAPES = ("circle", "square", "stripes")
+
+FOLDER = Path(os.path.relpath(Path(__file__).resolve().parent.parent / "build" / "demo"))
+screen = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
+measured: list[tuple[str, str]] = []
+
+
+# The steps of the tour: what is inside these functions is what the screen shows
+
+
+def declare() -> ps.Schema:
+    schema = ps.Schema(
+        {
+            "dense": "float32[13]",
+            "category": "int64[26]",
+            "label": ps.Field(dtype="int64", classes=("stays", "leaves")),
+        }
+    )
+    return schema  # noqa: RET504: the screen shows what it is called
+
+
+def write(schema: ps.Schema, columns: dict[str, Any]) -> None:
+    codec = ps.Codec(schema)
+    with ps.TFRecordWriter(FOLDER / "table.tfrecord", index=True) as writer:
+        writer.write_columns(codec, columns)
+
+
+def read_one(codec: ps.Codec) -> dict[str, Any]:
+    reader = ps.TFRecordReader(FOLDER / "table.tfrecord")
+    return reader.example(codec, 5)
+
+
+def read_anywhere(codec: ps.Codec, order: list[int]) -> None:
+    reader = ps.TFRecordReader(FOLDER / "table.tfrecord")
+    for number in order:
+        reader.example(codec, number)
+
+
+def read_batches(codec: ps.Codec) -> int:
+    reader = ps.TFRecordReader(FOLDER / "table.tfrecord")
+    return sum(len(batch["label"]) for batch in reader.batches(codec, 256))
+
+
+def ragged(sentences: list[dict[str, Any]]) -> tuple[ps.Ragged, Any]:
+    schema = ps.Schema.infer(sentences)  # tokens: int64[?], language: str
+    codec = ps.Codec(schema)
+    with ps.TFRecordWriter(FOLDER / "tokens.tfrecord", ps.TFRecord(compression="gzip")) as writer:
+        writer.write_examples(codec, sentences)
+    batch = ps.TFRecordReader(FOLDER / "tokens.tfrecord").examples(codec, [0, 1, 2])
+    return batch["tokens"], batch["tokens"].to_padded(value=-1)
+
+
+def pictures(examples: list[dict[str, Any]]) -> dict[str, Any]:
+    codec = ps.Codec(ps.Schema.infer(examples, schema={"shape": ps.Field(dtype="int64", classes=SHAPES)}))
+    with ps.TFRecordWriter(FOLDER / "pictures.tfrecord") as writer:
+        writer.write_examples(codec, examples)
+    return ps.TFRecordReader(FOLDER / "pictures.tfrecord").examples(codec, [0, 1, 2, 3, 4])
+
+
+def mistake(schema: ps.Schema) -> None:
+    schema.check({"dense": np.zeros(13), "category": np.zeros(26, int), "label": "stays"}, where="row 812")
+
+
+# How it is shown
+
+
+def title(text: str, words: str = "") -> None:
+    screen.print()
+    screen.rule(f"[bold cyan]{text}", align="left", style="cyan")
+    if words:
+        screen.print(words)
+
+
+def code(function: Callable[..., Any]) -> None:
+    """The body of a step."""
+    lines = inspect.getsource(function).splitlines()
+    body = textwrap.dedent("\n".join(line for line in lines[1:] if "noqa" not in line)).replace("\nreturn ", "\n")
+    screen.print(Syntax(body, "python", theme="ansi_dark", background_color="default", padding=(1, 2)))
+
+
+def timed(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+    started = time.perf_counter()
+    result = function(*arguments)
+    return result, time.perf_counter() - started
+
+
+def rate(what: str, count: int, seconds: float, more: str = "") -> None:
+    figure = f"{count / seconds:,.0f} examples/s"
+    measured.append((what, figure + more))
+    screen.print(f"  [green]{count:,}[/green] in {seconds:.3f} s: [bold green]{figure}[/bold green]{more}")
+
+
+def megabytes(name: str, seconds: float) -> str:
+    return f", {(FOLDER / name).stat().st_size / 1e6 / seconds:,.0f} MB/s"
+
+
+def show_example(example: dict[str, Any]) -> None:
+    for name, value in example.items():
+        line = np.array2string(value, precision=3, threshold=8, edgeitems=4) if np.ndim(value) else repr(value)
+        screen.print(f"  [bold]{name:9}[/bold] {line}", markup=True)
+
+
+# The data
+
+
+def make_table() -> dict[str, Any]:
+    random = np.random.default_rng(7)
+    return {
+        "dense": random.standard_normal((ROWS, 13), dtype=np.float32),
+        "category": random.integers(0, 1 << 20, (ROWS, 26)),
+        "label": random.integers(0, 2, ROWS),
+    }
+
+
+def make_sentences() -> list[dict[str, Any]]:
+    random = np.random.default_rng(8)
+    lengths = random.integers(2, 60, LISTS)
+    lengths[:3] = (7, 3, 5)
+    languages = ("en", "fr", "de")
+    return [
+        {"tokens": random.integers(0, 50_000, length), "language": languages[length % 3]} for length in lengths.tolist()
+    ]
+
+
+def png(pixels: np.ndarray[Any, Any]) -> bytes:
+    """A picture as a PNG file, no library needed."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    height, width, _ = pixels.shape
+    rows = np.zeros((height, 1 + 3 * width), np.uint8)
+    rows[:, 1:] = pixels.reshape(height, -1)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(rows.tobytes()))
+        + chunk(b"IEND", b"")
+    )
+
+
+def pixels_of(file: bytes) -> np.ndarray[Any, Any]:
+    """The pixels of a PNG that `png` made."""
+    start = file.index(b"IDAT") + 4
+    rows = np.frombuffer(zlib.decompressobj().decompress(file[start:]), np.uint8)
+    return rows.reshape(SIDE, 1 + 3 * SIDE)[:, 1:].reshape(SIDE, SIDE, 3)
+
+
+def make_pictures() -> list[dict[str, Any]]:
+    random = np.random.default_rng(9)
+    y, x = np.mgrid[-1 : 1 : SIDE * 1j, -1 : 1 : SIDE * 1j]
+    masks = (x**2 + y**2 < 0.6, (abs(x) < 0.65) & (abs(y) < 0.65), np.sin(9 * (x + y)) > 0)
+    examples = []
+    for number in range(PICTURES):
+        paper, ink = random.integers(0, 90, 3), random.integers(120, 256, 3)
+        shade = 1 - 0.35 * np.hypot(x - 0.5, y + 0.5)[..., None] / 2
+        drawn = np.where(masks[number % 3][..., None], ink, paper) * shade + random.normal(0, 4, (SIDE, SIDE, 3))
+        examples.append({"image": png(drawn.clip(0, 255).astype(np.uint8)), "shape": number % 3})
+    return examples
+
+
+def draw(pictures: list[np.ndarray[Any, Any]]) -> Text:
+    """Pictures side by side, two pixels to a letter."""
+    text = Text()
+    for row in range(0, SIDE, 4):
+        text.append("  ")
+        for picture in pictures:
+            for column in range(0, SIDE, 2):
+                upper, lower = (f"rgb({','.join(map(str, picture[y, column]))})" for y in (row, row + 2))
+                text.append("▀", style=f"{upper} on {lower}")
+            text.append("  ")
+        text.append("\n")
+    return text
+
+
+# The tour
+
+
+def table() -> tuple[ps.Schema, ps.Codec]:
+    title("1  Say what an example holds")
+    code(declare)
+    schema, columns = declare(), make_table()
+
+    title(
+        "2  Write it", f"{ROWS:,} rows as tf.Example records in a TFRecord file, from columns. No TensorFlow anywhere."
+    )
+    code(write)
+    _, seconds = timed(write, schema, columns)
+    rate("write a table", ROWS, seconds, megabytes("table.tfrecord", seconds))
+
+    codec = ps.Codec(schema)
+    title("3  Read any record", "TFRecord files can only be read from the front, people say. Record 5, please:")
+    code(read_one)
+    show_example(read_one(codec))
+    screen.print("\n  And in any order, one example at a time:")
+    code(read_anywhere)
+    order = np.random.default_rng(1).permutation(ROWS)[:20_000].tolist()
+    _, seconds = timed(read_anywhere, codec, order)
+    rate("random single reads", len(order), seconds)
+
+    title("4  Read all of it", "In batches of NumPy arrays, decoded ahead on all cores, each CRC checked.")
+    code(read_batches)
+    count, seconds = timed(read_batches, codec)
+    rate("batches of 256", count, seconds, megabytes("table.tfrecord", seconds))
+    count, seconds = timed(read_batches, codec.select("label"))
+    screen.print("  Only the labels, [bold]codec.select('label')[/bold]: the other bytes are skipped.")
+    rate("batches, one column", count, seconds)
+    return schema, codec
+
+
+def lists_and_pictures() -> None:
+    title("5  Rows that differ in length", f"{LISTS:,} token lists, gzip this time, the schema inferred.")
+    code(ragged)
+    (column, padded), seconds = timed(ragged, make_sentences())
+    rate("infer + write token lists", LISTS, seconds)
+    screen.print(f"  {column}\n")
+    screen.print(textwrap.indent(str(padded), "  "))
+
+    title("6  Pictures", f"{PICTURES} PNG files and their labels. Bytes that begin as an image are one.")
+    code(pictures)
+    batch = pictures(make_pictures())
+    names = [SHAPES[label] for label in batch["shape"]]
+    if screen.color_system in ("256", "truecolor") and screen.width >= 5 * (SIDE // 2 + 2) + 2:
+        screen.print(draw([pixels_of(file) for file in batch["image"]]), end="")
+    screen.print("  " + "".join(f"{name:{SIDE // 2 + 2}}" for name in names))
+
+
+def damage(schema: ps.Schema, codec: ps.Codec) -> None:
+    whole, broken, saved = (FOLDER / name for name in ("table.tfrecord", "broken.tfrecord", "saved.tfrecord"))
+    title("7  Something breaks", "One bit of a copy flips, as disks and cables do.")
+    data = bytearray(whole.read_bytes())
+    data[len(data) // 2] ^= 1
+    broken.write_bytes(data)
+    try:
+        for _ in ps.TFRecordReader(broken).batches(codec, 256):
+            pass
+    except ps.CorruptionError as error:
+        screen.print(Panel(Text(str(error)), title="CorruptionError", title_align="left", border_style="red"))
+    shell("verify", str(broken))
+    shell("salvage", str(broken), str(saved))
+    screen.print(f"\n  {len(ps.TFRecordReader(saved)):,} of {ROWS:,} records are safe.")
+
+    title(
+        "8  Somebody makes a mistake", "Nothing is cast with a loss. The error says expected, got, where, what to do."
+    )
+    code(mistake)
+    try:
+        mistake(schema)
+    except ps.SchemaError as error:
+        screen.print(Panel(Text(str(error)), title="SchemaError", title_align="left", border_style="red"))
+
+
+def shell(*words: str) -> None:
+    screen.print(f"\n  [bold]$ penstock {' '.join(words)}[/bold]")
+    sys.stdout.flush()
+    status = penstock_command(words)
+    screen.print(f"  [dim]exit code {status}[/dim]")
+
+
+def outlook(seconds: float) -> None:
+    title("9  From the shell")
+    shell("info", str(FOLDER / "table.tfrecord"), str(FOLDER / "tokens.tfrecord"), str(FOLDER / "pictures.tfrecord"))
+    shell("head", str(FOLDER / "pictures.tfrecord"), "-n", "2")
+
+    title("Measured just now, on this machine")
+    figures = Table(box=None, show_header=False, padding=(0, 3, 0, 2))
+    for what, figure in measured:
+        figures.add_row(what, f"[green]{figure}[/green]")
+    screen.print(figures)
+    screen.print(f"\n  The tour took {seconds:.1f} s. Its files are in [bold]{FOLDER}[/bold].")
+
+    title("What to try next")
+    environment = Path(os.path.relpath(sys.prefix)) / "bin"
+    screen.print(
+        f"""\
+  {environment}/penstock head YOUR.tfrecord      your own files: nothing has to be declared
+  {environment}/python -i -c "import penstock as ps"
+  make test                                  the tests, next to TensorFlow and the others
+  make bench                                 the same figures against tf.data, TFDS, bagz
+  docs/records.md, docs/schema.md            how it is used; FORMAT.md says what is in the files
+""",
+        markup=False,
+    )
+
+
+def main() -> int:
+    """The tour."""
+    started = time.perf_counter()
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    words = "Records at the speed of the machine, for any framework.\nA penstock is the pipe that feeds the turbine."
+    screen.print(Panel(Text(words, justify="center"), title=f"[bold]penstock {ps.__version__}", border_style="cyan"))
+    schema, codec = table()
+    lists_and_pictures()
+    damage(schema, codec)
+    outlook(time.perf_counter() - started)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
