@@ -1,0 +1,359 @@
+#!/usr/bin/env python3
+"""Writes the seeds of every fuzz target anew: fuzz/make_seeds.py
+
+Small valid inputs of every kind, and the odd shapes that files of others have. Only the standard library is needed. The
+bytes are the same each time, but for compressed ones, which are up to the zlib at hand.
+"""
+
+from __future__ import annotations
+
+import gzip
+import random
+import shutil
+import struct
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+SEEDS = Path(__file__).resolve().parent / "seeds"
+
+
+def _crc_table() -> list[int]:
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+CRC_TABLE = _crc_table()
+
+
+def crc32c(data: bytes) -> int:
+    """CRC-32C, a byte at a time."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ CRC_TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(data: bytes) -> bytes:
+    """The masked CRC as a frame stores it."""
+    crc = crc32c(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+# Frames
+
+
+def header(length: int) -> bytes:
+    """A frame's header, whatever follows."""
+    packed = struct.pack("<Q", length)
+    return packed + masked(packed)
+
+
+def frame(data: bytes) -> bytes:
+    """A whole frame."""
+    return header(len(data)) + data + masked(data)
+
+
+def gzipped(data: bytes) -> bytes:
+    """One gzip member without a time in it."""
+    return gzip.compress(data, mtime=0)
+
+
+def frame_scan() -> dict[str, bytes]:
+    """Files: whole, compressed, damaged."""
+    records = [b"hello", b"", b"three" * 10, bytes(range(256))]
+    whole = b"".join(frame(record) for record in records)
+    broken = bytearray(whole)
+    broken[14] ^= 1
+    noisy = random.Random(1).randbytes(40)
+    cut = len(whole) // 2
+    zipped, deflated = gzipped(whole), zlib.compress(whole)
+    bad_trailer = bytearray(zipped)
+    bad_trailer[-6] ^= 1
+    bad_middle = bytearray(gzipped(b"".join(frame(bytes([n]) * 99) for n in range(40))))
+    bad_middle[len(bad_middle) // 2] ^= 0x55
+    return {
+        "empty": b"",
+        "hello": frame(b"hello"),
+        "empty_record": frame(b""),
+        "records": whole,
+        "partial_header": whole + whole[:7],
+        "short_body": whole + frame(b"cut off")[:-9],
+        "short_footer": whole[:-2],
+        "bad_data": bytes(broken),
+        "bad_length": whole[:21] + b"\x07" + whole[22:],
+        "huge_length": frame(b"before") + header(2**64 - 1) + b"after" + frame(b"after"),
+        "long_length": frame(b"before") + header(2**40) + frame(b"after"),
+        "looks_like_gzip": header(0x088B1F) + b"x" * 40,
+        "zeros_behind": whole + bytes(16),
+        "junk_between": frame(b"one") + noisy + frame(b"two"),
+        "frame_in_junk": noisy + frame(frame(b"a frame in a frame")) + noisy,
+        "gzip": zipped,
+        "gzip_members": gzipped(whole[:cut]) + gzipped(whole[cut:]),
+        "gzip_empty_member": gzipped(b"") + gzipped(whole[:cut]) + gzipped(b"") + gzipped(whole[cut:]),
+        "gzip_no_trailer": zipped[:-8],
+        "gzip_bad_trailer": bytes(bad_trailer),
+        "gzip_bad_middle": bytes(bad_middle),
+        "gzip_zeros_behind": zipped + bytes(16),
+        "gzip_of_nothing": gzipped(b""),
+        "gzip_of_zeros": gzipped(bytes(100_000)),
+        "zlib": deflated,
+        "zlib_streams": zlib.compress(whole[:cut]) + zlib.compress(whole[cut:]),
+        "zlib_cut": deflated[:-3],
+        "zlib_of_junk": zlib.compress(noisy),
+        # Programs: see src/build.rs.
+        "program_frames": b"\xff" + bytes([5 << 3]) + b"hello" + bytes([2 << 3 | 1, 3 << 3 | 2]) + b"bad" + b"\x08a",
+        "program_header": b"\xff" + bytes([1 << 3]) + b"a" + bytes([2 << 3 | 3, 9, 0, 3 << 3 | 4]) + b"abc\x10zz",
+        "program_members": b"\xff" + b"\x18abc" + bytes([6]) + b"\x18def" + bytes([6, 3 << 3 | 7, 0, 40]),
+    }
+
+
+# Messages
+
+
+def varint(value: int) -> bytes:
+    """A varint; negative numbers take ten bytes."""
+    value &= 2**64 - 1
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def message(number: int, body: bytes) -> bytes:
+    """A length-delimited field."""
+    return varint(number << 3 | 2) + varint(len(body)) + body
+
+
+def ints(*values: int) -> bytes:
+    """A Feature with an int64_list in one packed chunk, or an empty one."""
+    return message(3, message(1, b"".join(map(varint, values))) if values else b"")
+
+
+def floats(*values: float) -> bytes:
+    """A Feature with a float_list in one packed chunk."""
+    return message(2, message(1, struct.pack(f"<{len(values)}f", *values)))
+
+
+def strings(*values: bytes) -> bytes:
+    """A Feature with a bytes_list."""
+    return message(1, b"".join(message(1, value) for value in values))
+
+
+def entry(key: str, feature: bytes) -> bytes:
+    """A map's entry."""
+    return message(1, message(1, key.encode()) + message(2, feature))
+
+
+def features(**values: bytes) -> bytes:
+    """A Features message's body."""
+    return b"".join(entry(key, feature) for key, feature in values.items())
+
+
+def example(**values: bytes) -> bytes:
+    """An Example in its usual shape."""
+    return message(1, features(**values))
+
+
+def joined(records: Iterable[bytes]) -> bytes:
+    """Records with their lengths before them."""
+    return b"".join(struct.pack("<H", len(record)) + record for record in records)
+
+
+def odd_features() -> dict[str, bytes]:
+    """Features in shapes that protobuf allows, and some that it refuses."""
+    unknown = b"\x20\x01"
+    return {
+        "packed": ints(1, -1, 300, 2**62),
+        "unpacked": message(3, b"\x08\x01\x08\x02"),
+        "chunks": message(3, message(1, b"\x01") + message(1, b"\x02\x03")),
+        "packed_then_unpacked": message(3, message(1, b"\x01") + b"\x08\x02"),
+        "unpacked_then_packed": message(3, b"\x08\x02" + message(1, b"\x01")),
+        "float_five_bytes": message(2, message(1, bytes(5))),
+        "floats": floats(0.5, -1.0, 3e38),
+        "floats_unpacked": message(2, b"\x0d\x00\x00\x80\x3f\x0d\x00\x00\x00\x40"),
+        "no_list": b"",
+        "empty_ints": ints(),
+        "empty_floats": message(2, b""),
+        "empty_strings": strings(),
+        "empty_chunk": message(3, message(1, b"")),
+        "ints_then_floats": ints(1) + floats(1.0),
+        "ints_twice": ints(1) + ints(2),
+        "unknown_around": unknown + ints(1) + unknown,
+        "unknown_within": message(3, unknown + message(1, b"\x01")),
+        "group": b"\x2b\x08\x01\x2c" + ints(1),
+        "eleven_bytes": message(3, message(1, b"\xff" * 10 + b"\x01")),
+        "ten_bytes": message(3, message(1, b"\xff" * 9 + b"\x01")),
+        "overlong": message(3, message(1, b"\x80\x80\x00\x81\x00")),
+        "cut": message(3, message(1, b"\x01\x80")),
+        "many": ints(*(1 << n for n in range(63)), *range(40)),
+        "strings": strings(b"one", b"", b"three"),
+        "string": strings(b"\x00\xff"),
+    }
+
+
+def odd_examples() -> dict[str, bytes]:
+    """Examples whose maps have odd shapes."""
+    one = entry("a", ints(1))
+    return {
+        "empty": b"",
+        "no_features": message(1, b""),
+        "key_twice": message(1, one + entry("a", ints(2))),
+        "features_twice": message(1, one + entry("b", floats(1, 2, 3))) + message(1, entry("a", ints(2))),
+        "no_value": message(1, message(1, message(1, b"a"))),
+        "no_key": message(1, message(1, message(2, ints(1)))),
+        "value_before_key": message(1, message(1, message(2, ints(1)) + message(1, b"a"))),
+        "value_twice": message(1, message(1, message(1, b"a") + message(2, ints(1)) + message(2, ints(2)))),
+        "unknown_in_entry": message(1, message(1, message(1, b"a") + message(2, ints(1)) + b"\x20\x01")),
+        "unknown_in_features": message(1, b"\x20\x01" + one),
+        "unknown_in_example": b"\x20\x01" + message(1, one),
+        "key_not_text": message(1, message(1, message(1, b"\xff") + message(2, ints(1)))),
+        "broken_elsewhere": message(1, message(1, message(1, b"z") + message(2, b"\xff\xff")) + entry("c", ints(1))),
+        "long_tag": b"\x8a\x00" + varint(len(one)) + one,
+        "past_the_end": b"\x0a\x7f" + one,
+    }
+
+
+def example_decode() -> dict[str, bytes]:
+    """A plan's number (src/plans.rs), then records with their lengths before them."""
+    pack = struct.pack
+    usual = [
+        [example(a=ints(7), b=floats(1, 2, 3), c=ints(1, -1)), example(a=ints(8), b=floats(4, 5, 6), c=ints(2, 3))],
+        [example(a=ints(1, 2, 3), b=floats(), c=strings()), example(a=ints(), b=floats(1.5), c=strings(b"x", b"yz"))],
+        [example(a=strings(b"one"), b=strings(b"", b"two"), c=strings(b"x")),
+         example(a=strings(b""), b=strings(b"1", b"2"))],
+        [example(a=ints(1), b=floats(1, 2), c=strings(b"s"), d=ints(1, 2)), example(), example(d=ints(5))],
+        [example(a=ints(1), b=floats(1, 2), c=strings(b"s"), d=ints(4, 5, 6)), example()],
+        [example(a=ints(0, 1), b=ints(-128, 127), c=ints(255), d=ints(-32768), e=ints(65535), f=ints(-(2**31)),
+                 g=ints(2**32 - 1), h=ints(-1, 5))],
+        [example(a=floats(1, 2), b=floats(0.25), c=floats(65504, 1e-7), d=floats(float("inf"))),
+         example(a=floats(float("nan"), -0.0), b=floats(1e-40), c=floats(1e9))],
+        [example(a=strings(pack("<2d", 1, 2)), b=strings(b"\x80\x3f\x00\x40"), c=strings(b"abc"),
+                 d=strings(pack("<i", 5))),
+         example(a=strings(bytes(16)), b=strings(b""))],
+        [example(a=strings(zlib.compress(pack("<4h", 1, 2, 3, 4))), b=strings(zlib.compress(bytes(4000))),
+                 c=strings(zlib.compress(b"some text, some text"))),
+         example(a=strings(zlib.compress(bytes(8), 0)), b=strings(zlib.compress(b"")))],
+        [example(a=strings(b"skipped"), b=floats(1), c=ints(1, 2, 3)), example(b=floats(), c=ints(4))],
+        [example(a=ints(1)), b""],
+        [message(1, entry("", ints(1)) + entry("a", ints()) + entry("b", strings())), example(a=ints())],
+        [example(a=ints(1), b=strings(bytes(8)), c=strings(zlib.compress(bytes(8))))],
+    ]  # fmt: skip
+    seeds = {f"plan_{number}": bytes([number]) + joined(records) for number, records in enumerate(usual)}
+    for name, feature in odd_features().items():
+        seeds[f"feature_{name}"] = b"\x01" + joined(
+            [example(a=ints(5), b=floats(), c=strings()), example(a=feature, b=feature, c=feature)]
+        )
+    for name, record in odd_examples().items():
+        seeds[f"example_{name}"] = b"\x03" + joined([example(a=ints(5)), record, record])
+    seeds["projected_broken_elsewhere"] = b"\x09" + joined([odd_examples()["broken_elsewhere"]])
+    seeds["no_records"] = b"\x00"
+    # Programs: see src/build.rs.
+    feature = bytes([0, 0, 3, 1 << 3, 2 << 3, 0, 5 << 3 | 4]) + b"\x01\x02\x80\xff\x07"
+    seeds["program_ints"] = b"\xff\x01" + feature + b"\xfe" + feature + b"\xda" + feature
+    seeds["program_zlib"] = b"\xff\x08" + bytes([0, 0, 3, 1 << 3, 0, 8 << 3 | 7]) + bytes(8) + b"\xfe"
+    return seeds
+
+
+def sequence_decode() -> dict[str, bytes]:
+    """Two plans' numbers, for the context and for the lists, then records with their lengths before them."""
+
+    def lists(**values: Iterable[bytes]) -> bytes:
+        return message(
+            2, b"".join(entry(key, b"".join(message(1, step) for step in steps)) for key, steps in values.items())
+        )
+
+    context = example(a=ints(1), b=floats(1, 2, 3), c=ints(1, 2))
+    ragged = lists(a=[ints(1, 2), ints()], b=[floats(1)], c=[strings(b"x"), strings(), strings(b"y", b"z")])
+    seeds = {
+        "fixed": b"\x00\x00" + joined([context + lists(a=[ints(1)], b=[floats(1, 2, 3)] * 2, c=[])] * 2),
+        "ragged": b"\x0a\x01" + joined([ragged, lists(a=[], b=[], c=[])]),
+        "both": b"\x00\x01" + joined([context + ragged]),
+        "missing_list": b"\x0a\x01" + joined([lists(a=[ints(1)])]),
+        "optional": b"\x03\x03" + joined([b"", example(a=ints(1)) + lists(a=[ints(1), b"", ints(2)], d=[ints(), b""])]),
+        "default": b"\x04\x04" + joined([lists(a=[b"", ints(1)], b=[b""], c=[strings(b"x"), b""], d=[b""]), b""]),
+        "bytes": b"\x0a\x07"
+        + joined([lists(a=[strings(bytes(16))], b=[strings(b"abcd")], d=[b"", strings(bytes(4))])]),
+        "zlib": b"\x0a\x08"
+        + joined([lists(a=[strings(zlib.compress(bytes(8)))] * 2, b=[strings(zlib.compress(b"four"))])]),
+        "lists_first": b"\x00\x01" + joined([ragged + context]),
+        "twice": b"\x00\x01" + joined([context + ragged + context + ragged]),
+        "unknown": b"\x00\x01" + joined([b"\x20\x01" + context + b"\x1a\x02ab" + ragged]),
+        "list_twice": b"\x0a\x09"
+        + joined([message(2, features(c=message(1, ints(1))) + features(c=message(1, ints(2))))]),
+        "empty": b"\x0a\x0a" + joined([b"", b""]),
+        "huge": b"\x0c\x0c" + joined([context + ragged]),
+        "program": b"\xff\x0a\x01" + bytes([1 << 3, 0, 3, 1 << 3, 0, 2 << 3, 0, 3 << 3 | 4]) + b"\x01\x02\x80",
+    }
+    odd = odd_features()
+    for name in ("unpacked", "chunks", "no_list", "empty_ints", "ints_then_floats", "eleven_bytes", "many", "string"):
+        feature = odd[name]
+        seeds[f"step_{name}"] = b"\x03\x03" + joined([example(a=feature) + lists(a=[feature], d=[ints(5), feature])])
+    return seeds
+
+
+def index_file() -> dict[str, bytes]:
+    """Our indexes, and DALI's."""
+
+    def index(offsets: list[int], *, compression: int = 0, size: int | None = None, version: int = 1) -> bytes:
+        size = offsets[-1] if size is None else size
+        body = b"PENSTIDX" + struct.pack("<IIQIIQ", version, compression, size, 7, 0, len(offsets) - 1)
+        body += struct.pack(f"<{len(offsets)}Q", *offsets)
+        return body + struct.pack("<I", crc32c(body))
+
+    whole = index([0, 20, 36, 60])
+    return {
+        "whole": whole,
+        "empty": index([0]),
+        "gzip": index([0, 100, 1000], compression=1, size=50),
+        "zlib": index([0, 16], compression=2, size=9),
+        "unknown_compression": index([0, 16], compression=3),
+        "unknown_version": index([0, 16], version=2),
+        "wrong_size": index([0, 16], size=17),
+        "no_room": index([0, 10, 60]),
+        "falling": index([0, 60, 20]),
+        "not_from_zero": index([16, 60]),
+        "huge": index([0, 2**64 - 1]),
+        "cut": whole[:-9],
+        "more_behind": whole + bytes(8),
+        "bad_crc": whole[:-1] + b"\x00",
+        "many": index([17 * n for n in range(100)]),
+        "dali": b"0 20\n20 16\n36 24\n",
+        "dali_windows": b"0 20\r\n20 16\r\n",
+        "dali_spaces": b"  0\t20 \n\n20   16",
+        "dali_gap": b"0 20\n21 16\n",
+        "dali_short": b"0\n",
+        "dali_overflow": b"0 18446744073709551615\n18446744073709551615 20\n",
+        "dali_words": "0 zwölf\n".encode(),
+        "dali_signs": b"+0 +20\n-20 16\n",
+        "nothing": b"",
+    }
+
+
+def round_trip() -> dict[str, bytes]:
+    """Bytes to make columns of: any will do."""
+    source = random.Random(2)
+    seeds = {f"random_{length}": source.randbytes(length) for length in (64, 256, 1024, 4096)}
+    return {"zeros": bytes(400), "ones": b"\x01" * 400, "high": b"\xff" * 400, "rising": bytes(range(256)) * 2, **seeds}
+
+
+def main() -> None:
+    """Writes all seeds."""
+    total = 0
+    shutil.rmtree(SEEDS, ignore_errors=True)
+    for target in (frame_scan, example_decode, sequence_decode, index_file, round_trip):
+        folder = SEEDS / target.__name__
+        folder.mkdir(parents=True)
+        for name, data in target().items():
+            (folder / name).write_bytes(data)
+            total += len(data)
+    print(f"{sum(path.is_file() for path in SEEDS.rglob('*'))} seeds, {total:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
