@@ -1,13 +1,13 @@
 //! From records whose columns are found to columns in memory.
 
 use bytemuck::Pod;
-use half::f16;
 use libdeflater::{DecompressionError, Decompressor};
 
 use crate::columns::{Buffer, Column};
+use crate::convert::{dispatch, typed, Convert, ForDtype};
 use crate::error::{Error, Result};
 use crate::example::{byte_strings, malformed, Cell, Feature, Walked};
-use crate::plan::{Dtype, Encoding, List, Missing, Spec};
+use crate::plan::{Encoding, List, Missing, Spec};
 use crate::wire::{count_varints, each_varint, read_varints};
 
 /// Deflate turns one byte into at most this many, so a stream of n bytes can't hold more than n times as much.
@@ -451,72 +451,6 @@ fn inflate_all(inflater: &mut Decompressor, value: &[u8], out: &mut Vec<u8>) -> 
             Err(_) => return Err(not_zlib(value)),
         }
     }
-}
-
-impl Dtype {
-    /// Whether an int64 on the wire fits: uint64 is stored bit for bit.
-    fn holds(self, value: i64) -> bool {
-        match self {
-            Dtype::Bool => (0..2).contains(&value),
-            Dtype::Int8 => i8::try_from(value).is_ok(),
-            Dtype::Int16 => i16::try_from(value).is_ok(),
-            Dtype::Int32 => i32::try_from(value).is_ok(),
-            Dtype::Uint8 => u8::try_from(value).is_ok(),
-            Dtype::Uint16 => u16::try_from(value).is_ok(),
-            Dtype::Uint32 => u32::try_from(value).is_ok(),
-            _ => true,
-        }
-    }
-}
-
-/// From a value on the wire to an element in memory.
-trait Convert<T> {
-    fn int(&self, value: i64) -> Option<T>;
-    fn float(&self, value: f32) -> T;
-}
-
-/// A conversion given by its two functions.
-struct By<I, F>(I, F);
-
-impl<T, I: Fn(i64) -> Option<T>, F: Fn(f32) -> T> Convert<T> for By<I, F> {
-    #[inline(always)]
-    fn int(&self, value: i64) -> Option<T> {
-        self.0(value)
-    }
-    #[inline(always)]
-    fn float(&self, value: f32) -> T {
-        self.1(value)
-    }
-}
-
-/// Work to be done for one element type.
-trait ForDtype {
-    fn run<T: Pod>(self, convert: &impl Convert<T>) -> Result<()>;
-}
-
-fn dispatch(dtype: Dtype, work: impl ForDtype) -> Result<()> {
-    fn ints<T: TryFrom<i64> + Pod>(work: impl ForDtype) -> Result<()> {
-        work.run(&By(|value| T::try_from(value).ok(), |_| T::zeroed()))
-    }
-    match dtype {
-        Dtype::Int64 => work.run(&By(Some, |_| 0i64)),
-        Dtype::Uint64 => work.run(&By(|value| Some(value as u64), |_| 0u64)),
-        Dtype::Bool => work.run(&By(|value| u8::try_from(value).ok().filter(|&bit| bit < 2), |_| 0u8)),
-        Dtype::Int8 => ints::<i8>(work),
-        Dtype::Int16 => ints::<i16>(work),
-        Dtype::Int32 => ints::<i32>(work),
-        Dtype::Uint8 => ints::<u8>(work),
-        Dtype::Uint16 => ints::<u16>(work),
-        Dtype::Uint32 => ints::<u32>(work),
-        Dtype::Float32 => work.run(&By(|_| None, |value: f32| value)),
-        Dtype::Float64 => work.run(&By(|_| None, f64::from)),
-        Dtype::Float16 => work.run(&By(|_| None, |value| f16::from_f32(value).to_bits())),
-        Dtype::Bfloat16 | Dtype::Bytes => Err(Error::usage(format!("expected numbers, got {}", dtype.name()))),
-    }
-}
-
-fn typed<T: Pod>(out: &mut [u8]) -> Result<&mut [T]> {
-    bytemuck::try_cast_slice_mut(out).map_err(|_| Error::usage("expected memory aligned for the dtype"))
 }
 
 /// Fills all rows of a list column, of one length or as `splits` say.

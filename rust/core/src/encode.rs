@@ -67,7 +67,7 @@ pub struct Input<'a> {
 }
 
 /// Splits begin at zero, never fall, and end at the number of elements.
-fn check_splits(splits: &[i64], elements: usize, what: &str) -> Result<()> {
+pub(crate) fn check_splits(splits: &[i64], elements: usize, what: &str) -> Result<()> {
     let monotone = splits.windows(2).all(|pair| pair[0] <= pair[1]);
     match (splits.first(), splits.last()) {
         (Some(0), Some(&last)) if monotone && last as u64 == elements as u64 => Ok(()),
@@ -143,7 +143,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Bytes of the row's packed list, or of its `BytesList` message; `None` when the row lacks the column.
-    fn measure(&self, row: usize, scratch: &mut Scratch) -> Result<Option<usize>> {
+    pub(crate) fn measure(&self, row: usize, scratch: &mut Scratch) -> Result<Option<usize>> {
         if self.input.present.is_some_and(|present| present[row] == 0) {
             return Ok(None);
         }
@@ -188,7 +188,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Bytes of the row's `Feature` message whose list has `size` bytes.
-    fn feature_size(&self, size: usize) -> usize {
+    pub(crate) fn feature_size(&self, size: usize) -> usize {
         let list = self.list_size(size);
         1 + varint_length(list as u64) + list
     }
@@ -202,7 +202,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    fn put_feature(&self, row: usize, size: usize, scratch: &mut Scratch, out: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn put_feature(&self, row: usize, size: usize, scratch: &mut Scratch, out: &mut Vec<u8>) -> Result<()> {
         out.push(match self.spec.list() {
             List::Bytes => 0x0a,
             List::Floats => 0x12,
@@ -277,7 +277,7 @@ pub(crate) struct Scratch {
     compressed: std::collections::VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     taken: Option<Vec<u8>>,
-    sizes: Vec<Option<usize>>,
+    pub(crate) sizes: Vec<Option<usize>>,
 }
 
 impl Scratch {
@@ -292,10 +292,6 @@ impl Scratch {
         out.truncate(length);
         self.compressed.push_back(out);
         Ok(length)
-    }
-
-    pub(crate) fn clear_sizes(&mut self) {
-        self.sizes.clear();
     }
 
     /// What was compressed first and not taken yet.
@@ -403,48 +399,6 @@ pub(crate) fn put_entry(key: &str, value: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(key.as_bytes());
     out.push(0x12);
     put_varint(out, value as u64);
-}
-
-/// One feature list of a `SequenceExample`: `steps` says which rows of the lane belong to each record.
-pub(crate) struct Steps<'a> {
-    pub(crate) lane: Lane<'a>,
-    pub(crate) steps: &'a [i64],
-}
-
-impl<'a> Steps<'a> {
-    pub(crate) fn new(spec: &'a Spec, input: &'a Input<'a>, steps: &'a [i64]) -> Result<Self> {
-        let rows = steps.last().copied().unwrap_or(0);
-        let rows = usize::try_from(rows).map_err(|_| Error::usage("expected step splits that rise from 0"))?;
-        check_splits(steps, rows, "step splits").map_err(|error| error.in_field(&spec.key))?;
-        Ok(Steps { lane: Lane::new(spec, input, rows)?, steps })
-    }
-
-    /// Bytes of the record's `FeatureList`; the lists' sizes are added to the scratch.
-    pub(crate) fn measure(&self, row: usize, scratch: &mut Scratch) -> Result<usize> {
-        let mut total = 0;
-        for step in self.steps[row] as usize..self.steps[row + 1] as usize {
-            let size = self.lane.measure(step, scratch)?;
-            let feature = size.map_or(0, |size| self.lane.feature_size(size));
-            total += 1 + varint_length(feature as u64) + feature;
-            scratch.sizes.push(size);
-        }
-        Ok(total)
-    }
-
-    /// Appends the record's `FeatureList`; its sizes begin at `first` in the scratch. Returns where the next begin.
-    pub(crate) fn put(&self, row: usize, first: usize, scratch: &mut Scratch, out: &mut Vec<u8>) -> Result<usize> {
-        let steps = self.steps[row] as usize..self.steps[row + 1] as usize;
-        let next = first + steps.len();
-        for (number, step) in (first..).zip(steps) {
-            let size = scratch.sizes[number];
-            out.push(0x0a);
-            put_varint(out, size.map_or(0, |size| self.lane.feature_size(size)) as u64);
-            if let Some(size) = size {
-                self.lane.put_feature(step, size, scratch, out)?;
-            }
-        }
-        Ok(next)
-    }
 }
 
 #[cfg(test)]

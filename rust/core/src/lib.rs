@@ -5,12 +5,14 @@
 #![forbid(unsafe_code)]
 
 pub mod columns;
+pub mod convert;
 pub mod crc;
 pub mod decode;
 pub mod encode;
 pub mod error;
 pub mod example;
 pub mod feed;
+pub mod file;
 pub mod frames;
 pub mod index;
 pub mod inflate;

@@ -4,9 +4,10 @@ use std::io::Read;
 
 use crate::crc;
 use crate::error::{Error, Kind, Result};
+use crate::file::{Plain, Pulse, WINDOW};
 use crate::frames::{self, HEADER, OVERHEAD};
 use crate::inflate::{read_error, Compression};
-use crate::shard::{Plain, Pulse, MAX_INFLATED};
+use crate::shard::MAX_INFLATED;
 
 /// Bytes that hold no whole record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,9 +36,6 @@ pub struct Report {
 /// Looking for the next frame may check this many times the file's size in data CRCs; a file made to cost more is given up.
 const SEARCH_BUDGET: u64 = 16;
 
-/// What a window holds at least.
-const WINDOW: u64 = 1 << 20;
-
 /// Bytes that can be looked at anywhere.
 enum Bytes<'a> {
     File { file: &'a Plain, window: Vec<u8>, start: u64, length: u64 },
@@ -59,7 +57,7 @@ impl Bytes<'_> {
             Bytes::Memory(bytes) => Ok(&bytes[offset as usize..end as usize]),
             Bytes::File { file, window, start, length } => {
                 if offset < *start || end > *start + *length {
-                    *length = (end - offset).max(WINDOW).min(file.size() - offset);
+                    *length = (end - offset).max(WINDOW as u64).min(file.size() - offset);
                     *start = offset;
                     file.read_into(window, offset, *length)?;
                 }
@@ -104,12 +102,12 @@ fn inflate_what_is_there(file: &Plain, compression: Compression) -> Result<(Byte
 
 fn look(bytes: &mut Bytes<'_>, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pulse: Pulse<'_>) -> Result<Report> {
     let mut report = Report::default();
-    let mut budget = bytes.size().saturating_mul(SEARCH_BUDGET).saturating_add(WINDOW);
+    let mut budget = bytes.size().saturating_mul(SEARCH_BUDGET).saturating_add(WINDOW as u64);
     let (mut offset, mut beat) = (0, 0);
     while offset < bytes.size() {
         if offset >= beat {
             pulse(offset)?;
-            beat = offset + WINDOW;
+            beat = offset + WINDOW as u64;
         }
         match frame_at(bytes, offset)? {
             Ok(frame) => {
@@ -170,7 +168,7 @@ fn search(bytes: &mut Bytes<'_>, from: u64, budget: &mut u64, pulse: Pulse<'_>) 
     let mut start = from;
     while start + OVERHEAD as u64 <= size {
         pulse(start)?;
-        let window = bytes.at(start, WINDOW)?;
+        let window = bytes.at(start, WINDOW as u64)?;
         let candidates: Vec<u64> = window
             .windows(HEADER)
             .enumerate()

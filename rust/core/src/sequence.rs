@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::columns::Column;
-use crate::decode::Lane;
-use crate::encode::{self, entry_size, put_entry, Scratch, Steps};
+use crate::decode;
+use crate::encode::{self, check_splits, entry_size, put_entry, Scratch};
 use crate::error::{Error, Result};
 use crate::example::{malformed, merge_map, Cell, Feature, Walked};
 use crate::frames::Frames;
-use crate::plan::{Missing, Plan};
+use crate::plan::{Missing, Plan, Spec};
 use crate::wire::{put_varint, varint_length, Fields, Malformed, Value};
 
 /// A parsed record.
@@ -103,7 +103,7 @@ pub fn decode<'r>(
     let mut out = Vec::with_capacity(lists.specs().len());
     for (number, (step_splits, present)) in splits.into_iter().zip(present).enumerate() {
         let spec = &lists.specs()[number];
-        let lane = Lane { spec, cells: &steps[number], stride: 1, parsed: &walked.parsed };
+        let lane = decode::Lane { spec, cells: &steps[number], stride: 1, parsed: &walked.parsed };
         let record_of = |step: u64| (step_splits.partition_point(|&split| split as u64 <= step) - 1) as u64;
         let mut column = Column::empty(spec);
         lane.append(&mut column).map_err(|error| error.renumbered(record_of))?;
@@ -151,6 +151,48 @@ pub fn encode(context: &encode::Batch<'_>, lists: &Plan, inputs: &[ListInput<'_>
     Ok(frames)
 }
 
+/// One feature list of a `SequenceExample`: `steps` says which rows of the lane belong to each record.
+struct Steps<'a> {
+    lane: encode::Lane<'a>,
+    steps: &'a [i64],
+}
+
+impl<'a> Steps<'a> {
+    fn new(spec: &'a Spec, input: &'a encode::Input<'a>, steps: &'a [i64]) -> Result<Self> {
+        let rows = steps.last().copied().unwrap_or(0);
+        let rows = usize::try_from(rows).map_err(|_| Error::usage("expected step splits that rise from 0"))?;
+        check_splits(steps, rows, "step splits").map_err(|error| error.in_field(&spec.key))?;
+        Ok(Steps { lane: encode::Lane::new(spec, input, rows)?, steps })
+    }
+
+    /// Bytes of the record's `FeatureList`; the lists' sizes are added to the scratch.
+    fn measure(&self, row: usize, scratch: &mut Scratch) -> Result<usize> {
+        let mut total = 0;
+        for step in self.steps[row] as usize..self.steps[row + 1] as usize {
+            let size = self.lane.measure(step, scratch)?;
+            let feature = size.map_or(0, |size| self.lane.feature_size(size));
+            total += 1 + varint_length(feature as u64) + feature;
+            scratch.sizes.push(size);
+        }
+        Ok(total)
+    }
+
+    /// Appends the record's `FeatureList`; its sizes begin at `first` in the scratch. Returns where the next begin.
+    fn put(&self, row: usize, first: usize, scratch: &mut Scratch, out: &mut Vec<u8>) -> Result<usize> {
+        let steps = self.steps[row] as usize..self.steps[row + 1] as usize;
+        let next = first + steps.len();
+        for (number, step) in (first..).zip(steps) {
+            let size = scratch.sizes[number];
+            out.push(0x0a);
+            put_varint(out, size.map_or(0, |size| self.lane.feature_size(size)) as u64);
+            if let Some(size) = size {
+                self.lane.put_feature(step, size, scratch, out)?;
+            }
+        }
+        Ok(next)
+    }
+}
+
 fn encode_row(
     context: &encode::Batch<'_>,
     lists: &[(Steps<'_>, Option<&[u8]>)],
@@ -163,7 +205,7 @@ fn encode_row(
     put_varint(out, size as u64);
     context.put_features(row, scratch, out)?;
 
-    scratch.clear_sizes();
+    scratch.sizes.clear();
     let mut sizes = Vec::with_capacity(lists.len());
     let mut total = 0;
     for (steps, present) in lists {

@@ -1,150 +1,25 @@
 //! A TFRecord file that any record can be read from.
-//!
-//! Files are read with positioned reads, never through a memory map: a mapped file that another process truncates ends
-//! this one with SIGBUS, and no portable way prevents it. A positioned read gives an error instead.
 
-use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::crc;
 use crate::error::{Error, Kind, Result};
+use crate::file::{checksum, Plain, Pulse, WINDOW};
 use crate::frames::{self, Frames, HEADER, OVERHEAD};
 use crate::index::Index;
-use crate::inflate::{read_error, Compression, FrameStream, Stream};
+use crate::inflate::{read_error, Compression, FrameStream};
 
 /// A compressed shard is inflated into memory for random access, up to this size.
 pub const MAX_INFLATED: u64 = 1 << 30;
-
-/// What a scan reads at a time.
-const WINDOW: usize = 1 << 20;
-
-/// Reads exactly `out.len()` bytes at `offset`.
-#[cfg(unix)]
-fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> std::io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
-}
-
-/// Reads exactly `out.len()` bytes at `offset`.
-#[cfg(windows)]
-fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> std::io::Result<()> {
-    use std::os::windows::fs::FileExt;
-    while !out.is_empty() {
-        match file.seek_read(out, offset)? {
-            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            count => {
-                out = &mut out[count..];
-                offset += count as u64;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// A file opened for positioned reads.
-#[derive(Debug)]
-pub struct Plain {
-    file: File,
-    path: PathBuf,
-    size: u64,
-}
-
-impl Plain {
-    /// Opens a regular file.
-    pub fn open(path: &Path) -> Result<Plain> {
-        let fail = |error: std::io::Error| Error::io("opening failed", &error).in_file(path);
-        let file = File::open(path).map_err(fail)?;
-        let metadata = file.metadata().map_err(fail)?;
-        if !metadata.is_file() {
-            let what = if metadata.is_dir() { "a directory" } else { "something else" };
-            return Err(Error::new(Kind::Io(None), format!("expected a file, got {what}")).in_file(path));
-        }
-        Ok(Plain { file, path: path.to_path_buf(), size: metadata.len() })
-    }
-
-    /// The size when it was opened.
-    pub fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// The path it was opened by.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Fills `out` from `offset` on.
-    pub fn read_at(&self, out: &mut [u8], offset: u64) -> Result<()> {
-        read_exact_at(&self.file, out, offset).map_err(|error| {
-            let error = match error.kind() {
-                std::io::ErrorKind::UnexpectedEof => Error::corrupt(format!(
-                    "expected {} bytes here, got the end of the file: it was truncated after it was opened",
-                    out.len()
-                )),
-                _ => Error::io("reading failed", &error),
-            };
-            error.at_offset(offset).in_file(&self.path)
-        })
-    }
-
-    /// Reads `length` bytes at `offset` into `buffer`, which only ever grows, and returns them.
-    pub fn read_into<'b>(&self, buffer: &'b mut Vec<u8>, offset: u64, length: u64) -> Result<&'b [u8]> {
-        if offset.checked_add(length).is_none_or(|end| end > self.size) {
-            let message = format!("expected {length} bytes here, got a file of {} bytes", self.size);
-            return Err(Error::corrupt(message).at_offset(offset).in_file(&self.path));
-        }
-        let length = length as usize;
-        if buffer.len() < length {
-            buffer.resize(length, 0);
-        }
-        self.read_at(&mut buffer[..length], offset)?;
-        Ok(&buffer[..length])
-    }
-
-    /// What the first bytes say about the compression.
-    pub fn compression(&self) -> Result<Compression> {
-        let mut head = [0; HEADER];
-        let count = HEADER.min(self.size as usize);
-        self.read_at(&mut head[..count], 0)?;
-        Ok(Compression::detect(&head[..count]))
-    }
-
-    /// The inflated stream, from the start.
-    pub fn stream(&self, compression: Compression) -> Stream<Positioned<'_>> {
-        Stream::new(Positioned { file: self, offset: 0 }, compression)
-    }
-
-    fn place(&self, error: Error) -> Error {
-        error.in_file(&self.path)
-    }
-}
-
-/// Reads a [`Plain`] file from front to back without moving anyone else's position.
-pub struct Positioned<'a> {
-    file: &'a Plain,
-    offset: u64,
-}
-
-impl Read for Positioned<'_> {
-    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        let left = self.file.size - self.offset;
-        let count = out.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        read_exact_at(&self.file.file, &mut out[..count], self.offset)?;
-        self.offset += count as u64;
-        Ok(count)
-    }
-}
-
-/// Called now and then in long work; an error from it ends the work.
-pub type Pulse<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 
 /// Finds every frame by its header alone: both length and length CRC are checked, the data is not read.
 pub fn scan(file: &Plain, compression: Compression, pulse: Pulse<'_>) -> Result<Vec<u64>> {
     let mut offsets = vec![0];
     if compression != Compression::None {
         let mut stream = FrameStream::new(file.stream(compression));
-        while stream.next_frame().map_err(|error| advise(file.place(error)))?.is_some() {
+        while stream.next_frame().map_err(|error| advise(error.in_file(file.path())))?.is_some() {
             offsets.push(stream.offset);
             if stream.record % 4096 == 0 {
                 pulse(stream.offset)?;
@@ -154,9 +29,9 @@ pub fn scan(file: &Plain, compression: Compression, pulse: Pulse<'_>) -> Result<
     }
     let mut window = Vec::new();
     let (mut start, mut length, mut at) = (0u64, 0usize, 0u64);
-    while at < file.size {
-        let place = |error: Error| advise(file.place(error.at_offset(at).in_record(offsets.len() as u64 - 1)));
-        let left = file.size - at;
+    while at < file.size() {
+        let place = |error: Error| advise(error.at_offset(at).in_record(offsets.len() as u64 - 1).in_file(file.path()));
+        let left = file.size() - at;
         if left < HEADER as u64 {
             let message = format!(
                 "expected a {HEADER}-byte frame header, got the last {left} bytes of the file: it is truncated"
@@ -174,7 +49,7 @@ pub fn scan(file: &Plain, compression: Compression, pulse: Pulse<'_>) -> Result<
         let declared = frames::declared_length(header).map_err(place)?;
         let end = declared.checked_add(OVERHEAD as u64).and_then(|frame| at.checked_add(frame));
         match end {
-            Some(end) if end <= file.size => at = end,
+            Some(end) if end <= file.size() => at = end,
             _ => {
                 let message = format!(
                     "expected a record of {declared} bytes, got a file that ends {left} bytes on: it is truncated"
@@ -265,7 +140,7 @@ impl Shard {
     pub fn place(&self, error: Error) -> Error {
         let offset = error.record().and_then(|record| self.offsets.get(record as usize).copied());
         let error = offset.into_iter().fold(error, Error::at_offset);
-        advise(self.file.place(error))
+        advise(error.in_file(self.file.path()))
     }
 
     /// The frames of consecutive records, unchecked, in `buffer` or in the inflated shard.
@@ -290,7 +165,7 @@ impl Shard {
     fn inflate(&self) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         let mut stream = self.file.stream(self.compression).take(MAX_INFLATED + 1);
-        stream.read_to_end(&mut out).map_err(|error| self.file.place(read_error(&error)))?;
+        stream.read_to_end(&mut out).map_err(|error| read_error(&error).in_file(self.file.path()))?;
         if out.len() as u64 > MAX_INFLATED {
             let message =
                 format!("expected a compressed shard of at most {MAX_INFLATED} bytes once inflated, got more");
@@ -339,30 +214,22 @@ impl Shard {
     pub fn index(&self, pulse: Pulse<'_>) -> Result<Index> {
         let shard_crc32c = checksum(&self.file, pulse)?;
         let Shard { compression, offsets, .. } = self;
-        Ok(Index { compression: *compression, shard_size: self.file.size, shard_crc32c, offsets: offsets.clone() })
+        Ok(Index { compression: *compression, shard_size: self.file.size(), shard_crc32c, offsets: offsets.clone() })
     }
-}
-
-/// CRC-32C of the whole file.
-pub fn checksum(file: &Plain, pulse: Pulse<'_>) -> Result<u32> {
-    let (mut crc, mut offset, mut buffer) = (0, 0, Vec::new());
-    while offset < file.size {
-        let count = (file.size - offset).min(WINDOW as u64);
-        crc = crc::append(crc, file.read_into(&mut buffer, offset, count)?);
-        offset += count;
-        pulse(offset)?;
-    }
-    Ok(crc)
 }
 
 /// Whether an index can belong to a file: the same size and wrapping, and the last frame where it says.
 fn fit(file: &Plain, compression: Compression, index: &Index) -> Result<()> {
     let refuse = |message: String| {
         let advice = "The shard was changed after its index was made; make the index again with `penstock index`.";
-        Err(Error::new(Kind::Sidecar, message).advise(advice).in_file(&file.path))
+        Err(Error::new(Kind::Sidecar, message).advise(advice).in_file(file.path()))
     };
-    if index.shard_size != file.size {
-        return refuse(format!("expected a shard of {} bytes, as its index says, got {}", index.shard_size, file.size));
+    if index.shard_size != file.size() {
+        return refuse(format!(
+            "expected a shard of {} bytes, as its index says, got {}",
+            index.shard_size,
+            file.size()
+        ));
     }
     if index.compression != compression {
         return refuse(format!(
@@ -384,6 +251,9 @@ fn fit(file: &Plain, compression: Compression, index: &Index) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crc;
+    use std::fs::File;
+    use std::path::PathBuf;
 
     fn written(records: &[&[u8]]) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();

@@ -38,10 +38,7 @@ impl<'a> Fields<'a> {
     fn tag(&mut self) -> Result<(u32, u8), Malformed> {
         let tag = varint(self.bytes, &mut self.position).ok_or(Malformed("a broken field tag"))?;
         let tag = u32::try_from(tag).map_err(|_| Malformed("a field tag over 32 bits"))?;
-        match tag >> 3 {
-            0 => Err(Malformed("a field numbered zero")),
-            number => Ok((number, (tag & 7) as u8)),
-        }
+        Ok((tag >> 3, (tag & 7) as u8))
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
@@ -85,7 +82,11 @@ impl<'a> Iterator for Fields<'a> {
         if self.position >= self.bytes.len() {
             return None;
         }
-        let field = self.tag().and_then(|(number, wire_type)| Ok((number, self.value(number, wire_type, 0)?)));
+        let field = self.tag().and_then(|(number, wire_type)| match number {
+            // Inside a group that is skipped, protobuf lets such a field pass, and so does `value`.
+            0 => Err(Malformed("a field numbered zero")),
+            _ => Ok((number, self.value(number, wire_type, 0)?)),
+        });
         if field.is_err() {
             self.position = self.bytes.len();
         }
@@ -346,6 +347,8 @@ mod tests {
         {
             assert!(Fields::new(bad).any(|field| field.is_err()), "{bad:?}");
         }
+        let zero_inside = [0x0b, 0x00, 0x05, 0x0c];
+        assert_eq!(Fields::new(&zero_inside).collect::<Vec<_>>(), [Ok((1, Value::Group))]);
         let deep = [0x0b; 500];
         assert!(Fields::new(&deep).any(|field| field.is_err()));
     }

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use penstock_core::example::{parse, Feature};
+use penstock_core::file::Plain;
 use penstock_core::frames::{Frames, FOOTER, HEADER};
 use penstock_core::inflate::FrameStream;
-use penstock_core::shard::Plain;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 

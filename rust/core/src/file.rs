@@ -1,0 +1,142 @@
+//! Files read by position.
+//!
+//! Never through a memory map: a mapped file that another process truncates ends this one with SIGBUS, and no portable way
+//! prevents that. A positioned read gives an error instead.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::crc;
+use crate::error::{Error, Kind, Result};
+use crate::frames::HEADER;
+use crate::inflate::{Compression, Stream};
+
+/// What is read at a time where all of a file is.
+pub(crate) const WINDOW: usize = 1 << 20;
+
+/// Called now and then in long work, with how far it is; an error from it ends the work.
+pub type Pulse<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
+
+/// Reads exactly `out.len()` bytes at `offset`.
+#[cfg(unix)]
+fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> std::io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
+}
+
+/// Reads exactly `out.len()` bytes at `offset`.
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> std::io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    while !out.is_empty() {
+        match file.seek_read(out, offset)? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            count => {
+                out = &mut out[count..];
+                offset += count as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A file opened for positioned reads.
+#[derive(Debug)]
+pub struct Plain {
+    file: File,
+    path: PathBuf,
+    size: u64,
+}
+
+impl Plain {
+    /// Opens a regular file.
+    pub fn open(path: &Path) -> Result<Plain> {
+        let fail = |error: std::io::Error| Error::io("opening failed", &error).in_file(path);
+        let file = File::open(path).map_err(fail)?;
+        let metadata = file.metadata().map_err(fail)?;
+        if !metadata.is_file() {
+            let what = if metadata.is_dir() { "a directory" } else { "something else" };
+            return Err(Error::new(Kind::Io(None), format!("expected a file, got {what}")).in_file(path));
+        }
+        Ok(Plain { file, path: path.to_path_buf(), size: metadata.len() })
+    }
+
+    /// The size when it was opened.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Fills `out` from `offset` on.
+    pub fn read_at(&self, out: &mut [u8], offset: u64) -> Result<()> {
+        read_exact_at(&self.file, out, offset).map_err(|error| {
+            let error = match error.kind() {
+                std::io::ErrorKind::UnexpectedEof => Error::corrupt(format!(
+                    "expected {} bytes here, got the end of the file: it was truncated after it was opened",
+                    out.len()
+                )),
+                _ => Error::io("reading failed", &error),
+            };
+            error.at_offset(offset).in_file(&self.path)
+        })
+    }
+
+    /// Reads `length` bytes at `offset` into `buffer`, which only ever grows, and returns them.
+    pub fn read_into<'b>(&self, buffer: &'b mut Vec<u8>, offset: u64, length: u64) -> Result<&'b [u8]> {
+        if offset.checked_add(length).is_none_or(|end| end > self.size) {
+            let message = format!("expected {length} bytes here, got a file of {} bytes", self.size);
+            return Err(Error::corrupt(message).at_offset(offset).in_file(&self.path));
+        }
+        let length = length as usize;
+        if buffer.len() < length {
+            buffer.resize(length, 0);
+        }
+        self.read_at(&mut buffer[..length], offset)?;
+        Ok(&buffer[..length])
+    }
+
+    /// What the first bytes say about the compression.
+    pub fn compression(&self) -> Result<Compression> {
+        let mut head = [0; HEADER];
+        let count = HEADER.min(self.size as usize);
+        self.read_at(&mut head[..count], 0)?;
+        Ok(Compression::detect(&head[..count]))
+    }
+
+    /// The inflated stream, from the start.
+    pub fn stream(&self, compression: Compression) -> Stream<Positioned<'_>> {
+        Stream::new(Positioned { file: self, offset: 0 }, compression)
+    }
+}
+
+/// Reads a [`Plain`] file from front to back without moving anyone else's position.
+pub struct Positioned<'a> {
+    file: &'a Plain,
+    offset: u64,
+}
+
+impl Read for Positioned<'_> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.file.size - self.offset;
+        let count = out.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        read_exact_at(&self.file.file, &mut out[..count], self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+}
+
+/// CRC-32C of the whole file.
+pub fn checksum(file: &Plain, pulse: Pulse<'_>) -> Result<u32> {
+    let (mut crc, mut offset, mut buffer) = (0, 0, Vec::new());
+    while offset < file.size {
+        let count = (file.size - offset).min(WINDOW as u64);
+        crc = crc::append(crc, file.read_into(&mut buffer, offset, count)?);
+        offset += count;
+        pulse(offset)?;
+    }
+    Ok(crc)
+}
