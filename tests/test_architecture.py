@@ -32,8 +32,8 @@ OPTIONAL_PACKAGES = {"ml_dtypes": {"columns", "schema", "records"}}
 
 PUBLIC = [
     "Bytes", "Codec", "CorruptionError", "Field", "IndexMismatchError", "MissingDependencyError", "PenstockError",
-    "Ragged", "RecordIndexError", "Records", "Schema", "SchemaError", "StorageError", "TFRecord", "TFRecordReader",
-    "TFRecordWriter", "__version__", "crc32c", "masked_crc32c",
+    "Ragged", "RecordIndexError", "Records", "Schema", "SchemaError", "SequenceCodec", "StorageError", "TFRecord",
+    "TFRecordReader", "TFRecordWriter", "__version__", "crc32c", "masked_crc32c",
 ]  # fmt: skip
 
 LONGEST_MODULE = 600  # lines; at 400, look whether it is two rooms

@@ -16,6 +16,7 @@ from .errors import (
     StorageError,
 )
 from .records.codec import Codec
+from .records.sequence import SequenceCodec
 from .records.tfrecord import TFRecord, TFRecordReader, TFRecordWriter
 from .schema import Field, Schema
 
@@ -34,6 +35,7 @@ __all__ = [
     "Records",
     "Schema",
     "SchemaError",
+    "SequenceCodec",
     "StorageError",
     "TFRecord",
     "TFRecordReader",
