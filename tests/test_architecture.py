@@ -31,7 +31,7 @@ CLI_PACKAGES = BASE_PACKAGES | {"click", "rich"}
 OPTIONAL_PACKAGES = {"ml_dtypes": {"columns", "schema", "records"}}
 
 PUBLIC = [
-    "Bytes", "Codec", "CorruptionError", "Field", "IndexMismatchError", "MissingDependencyError", "PenstockError",
+    "Bytes", "Codec", "CorruptionError", "Field", "IndexMismatchError", "MissingDependencyError", "NotFoundError", "PenstockError",
     "Ragged", "RecordIndexError", "Records", "Schema", "SchemaError", "SequenceCodec", "StorageError", "TFRecord",
     "TFRecordReader", "TFRecordWriter", "__version__", "crc32c", "masked_crc32c",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ PenstockError
 │   └── IndexMismatchError                 an index that does not belong to its shard
 ├── RecordIndexError        (IndexError)   a position outside of a shard or a batch
 ├── StorageError            (OSError)      a file or an object that cannot be read or written
+│   └── NotFoundError       (FileNotFoundError)
 └── MissingDependencyError  (ImportError)  an optional package that is not installed
 """
 
@@ -57,6 +58,10 @@ class RecordIndexError(PenstockError, IndexError):
 
 class StorageError(PenstockError, OSError):
     """A file or an object that cannot be read or written."""
+
+
+class NotFoundError(StorageError, FileNotFoundError):
+    """A file or an object that is not there."""
 
 
 class MissingDependencyError(PenstockError, ImportError):

@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 use penstock_core::{Error, Kind};
 use pyo3::prelude::*;
 
+/// `ENOENT`, the same number on Unix and in Windows' own error codes.
+const NO_ENTRY: i32 = 2;
+
 /// The exception for an error of the core.
 pub fn raise(py: Python<'_>, error: &Error) -> PyErr {
     match exception(py, error) {
@@ -19,6 +22,7 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
         Kind::Sidecar => ("IndexMismatchError", None),
         Kind::Schema | Kind::Usage => ("SchemaError", None),
         Kind::OutOfRange => ("RecordIndexError", None),
+        Kind::Io(Some(NO_ENTRY)) => ("NotFoundError", Some(NO_ENTRY)),
         Kind::Io(errno) => ("StorageError", errno),
     };
     let exception = py.import("penstock.errors")?.getattr(class)?.call1((error.to_string(),))?;
