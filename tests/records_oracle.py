@@ -43,7 +43,7 @@ def read_with_tensorflow(path: Path, compression: str = "") -> Read:
     records: list[bytes] = []
     try:
         for record in tf.data.TFRecordDataset([str(path)], compression_type=compression):
-            records.append(record.numpy())  # noqa: PERF401: what came before an error counts
+            records.append(record.numpy())  # noqa: PERF401 (what came before an error counts)
     except tf.errors.DataLossError as error:
         return records, error.message
     return records, None

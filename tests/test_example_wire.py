@@ -11,9 +11,6 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import penstock as ps
-from penstock import _core
 from tests.records_oracle import (
     KINDS,
     entry,
@@ -25,6 +22,9 @@ from tests.records_oracle import (
     plain,
     varint,
 )
+
+import penstock as ps
+from penstock import _core
 
 ERROR = "error"
 INTS, FLOATS, BYTES = "int64", "float32", "bytes"

@@ -17,11 +17,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import tensorflow as tf
+from tests.records_oracle import frame, framed, gzip_member, read_with_tensorflow
 
 import penstock as ps
 from penstock.records.index import sidecar_path
 from penstock.records.tfrecord import salvage_records, verify
-from tests.records_oracle import frame, framed, gzip_member, read_with_tensorflow
 
 A, B, C = b"first", b"the second", b""
 ABC = framed([A, B, C])
@@ -146,7 +146,7 @@ def test_a_reader_is_a_sequence_of_bytes(shard: Path) -> None:
     assert reader[0] == b"0"
     assert reader[-1] == reader[9] == reader[np.int64(9)] == reader[np.uint8(9)] == b"9"
     assert list(reader) == [b"%d" % number for number in range(10)]
-    assert list(reversed(reader))[0] == b"9"
+    assert next(reversed(reader)) == b"9"
     assert b"7" in reader
     assert b"x" not in reader
     assert list(reader[2:5]) == [b"2", b"3", b"4"]

@@ -84,6 +84,7 @@ class Strings(Layout):
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
+        self.refuse_nothing()
         self.direct_example = not self.inner
 
     def columns(self) -> list[Column]:
@@ -117,6 +118,7 @@ class Rows(Layout):
 
     def __init__(self, field: Field, key: str | None = None) -> None:
         super().__init__(field)
+        self.refuse_nothing()
         self.key = key or self.key
         self.strings = field.dtype in TEXTS
         self.shape = (None,) * field.levels + field.shape
@@ -146,13 +148,12 @@ class Rows(Layout):
         if len(self.shape) == 1:
             return Ragged._trusted(values, splits, None, present)
         lengths = np.diff(splits)
-        wrong = np.flatnonzero(lengths % self.size if self.size else lengths)
+        wrong = np.flatnonzero(lengths % self.size)
         if len(wrong):
             raise self.wrong(f"{lengths[wrong[0]]} values", int(wrong[0]))
         if self.leading and not self.strings:
-            count = len(values) // self.size if self.size else 0
-            return Ragged._trusted(values.reshape(count, *self.inner), splits // max(self.size, 1), None, present)
-        unknown = lengths // max(self.size, 1)
+            return Ragged._trusted(values.reshape(-1, *self.inner), splits // self.size, None, present)
+        unknown = lengths // self.size
         sizes = [unknown if size is None else np.full_like(unknown, size) for size in self.shape]
         return Ragged._trusted(values, splits, np.stack(sizes, axis=1), present)
 
@@ -180,7 +181,7 @@ class Rows(Layout):
 
     def lengths(self, parts: list[Parts]) -> list[Array]:
         splits = parts[0][2]
-        return [np.diff(splits) // self.size] if self.field.levels and self.size and splits is not None else []
+        return [np.diff(splits) // self.size] if self.field.levels and splits is not None else []
 
 
 class EncodedList(Layout):

@@ -101,6 +101,12 @@ class Layout:
         whole = replace(self.field, shape=shape, levels=0, optional=False, default=None, encoding="auto")
         return np.ascontiguousarray(whole.coerce(values, self.name))
 
+    def refuse_nothing(self) -> None:
+        """For layouts that count rows by their elements: those of no elements would get lost."""
+        if not self.size:
+            hint = "Leave out the dimension of 0"
+            raise SchemaError(f"expected rows that hold something, got {self.field}", self.name, hint)
+
     def wrong(self, got: str, row: int | None = None) -> SchemaError:
         """The error for a column, or one of its rows."""
         place = "" if row is None else f"record {row}, "

@@ -259,4 +259,14 @@ def _report(path: PathLike, found: tuple[int, int, list[tuple[int, int, int, str
     return Report(str(path), records, record_bytes, tuple(Gap(*gap) for gap in gaps))
 
 
-__all__ = ["Gap", "Index", "Report", "Summary", "TFRecord", "TFRecordReader", "TFRecordWriter", "salvage_records", "verify"]
+__all__ = [
+    "Gap",
+    "Index",
+    "Report",
+    "Summary",
+    "TFRecord",
+    "TFRecordReader",
+    "TFRecordWriter",
+    "salvage_records",
+    "verify",
+]
