@@ -49,7 +49,7 @@ def declare() -> ps.Schema:
             "label": ps.Field(dtype="int64", classes=("stays", "leaves")),
         }
     )
-    return schema  # noqa: RET504: the screen shows what it is called
+    return schema  # noqa: RET504
 
 
 def write(schema: ps.Schema, columns: dict[str, Any]) -> None:
@@ -304,17 +304,15 @@ def outlook(seconds: float) -> None:
     screen.print(f"\n  The tour took {seconds:.1f} s. Its files are in [bold]{FOLDER}[/bold].")
 
     title("What to try next")
-    environment = Path(os.path.relpath(sys.prefix)) / "bin"
-    screen.print(
-        f"""\
-  {environment}/penstock head YOUR.tfrecord      your own files: nothing has to be declared
-  {environment}/python -i -c "import penstock as ps"
-  make test                                  the tests, next to TensorFlow and the others
-  make bench                                 the same figures against tf.data, TFDS, bagz
-  docs/records.md, docs/schema.md            how it is used; FORMAT.md says what is in the files
-""",
-        markup=False,
-    )
+    tools = Path(os.path.relpath(sys.prefix)) / "bin"
+    suggestions = Table(box=None, show_header=False, padding=(0, 3, 0, 2))
+    suggestions.add_column(style="bold")
+    suggestions.add_row(f"{tools}/penstock head YOUR.tfrecord", "your own files: nothing has to be declared")
+    suggestions.add_row(f'{tools}/python -i -c "import penstock as ps"', "play")
+    suggestions.add_row("make test", "the tests, next to TensorFlow and the other peers")
+    suggestions.add_row("make bench", "such figures against tf.data, TFDS and bagz")
+    suggestions.add_row("docs/records.md, docs/schema.md", "how it is used; FORMAT.md says what is in the files")
+    screen.print(suggestions)
 
 
 def main() -> int:

@@ -1,0 +1,152 @@
+"""What the docs say is true: code runs, commands exist, links lead somewhere, named tests are there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import penstock as ps
+from penstock.cli import cli
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([ROOT / "README.md", ROOT / "FORMAT.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+GENERATED = {"format.md", "changes.md"}  # scripts/docs_pages.py puts them into the site
+
+# Code that a reader needs not see: <!-- setup ... --> before the blocks that use it.
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$|^<!-- (setup)\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
+SKETCHES = {"performance.md"}  # its one block shows a row of the benchmark, out of its file
+
+
+def page_id(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def blocks(path: Path, *languages: str) -> list[str]:
+    """The blocks of these languages, each with empty lines before it so that errors name the page's own lines."""
+    text = path.read_text(encoding="utf-8")
+    found = []
+    for match in BLOCK.finditer(text):
+        if (match[1] or match[3]) in languages:
+            before = text[: match.start()].count("\n") + 1
+            found.append("\n" * before + (match[2] or match[4] or ""))
+    return found
+
+
+def plain(path: Path) -> str:
+    """The page without its blocks of code."""
+    return BLOCK.sub("", path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in PAGES if blocks(path, "python") and path.name not in SKETCHES], ids=page_id
+)
+def test_code_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__page__"}
+    for block in blocks(path, "python", "setup"):
+        exec(compile(block, str(path), "exec"), namespace)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_id)
+def test_commands_exist(path: Path) -> None:
+    for block in blocks(path, "console"):
+        for line in block.splitlines():
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            if words[:1] == ["penstock"]:
+                check_command(words[1:], f"{path.name}: {line}")
+            elif words[:1] == ["make"]:
+                assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
+
+
+def check_command(words: list[str], where: str) -> None:
+    """The command and its options are there, and the arguments are enough."""
+    assert words, where
+    assert words[0] in cli.commands, where
+    command = cli.commands[words[0]]
+    try:
+        command.make_context(words[0], list(words[1:]), resilient_parsing=False)
+    except click.UsageError as error:
+        pytest.fail(f"{where}: {error.format_message()}")
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_every_command_and_option_is_documented(name: str) -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert f"\n## penstock {name}\n" in page
+    section = page.split(f"\n## penstock {name}\n")[1].split("\n## ")[0]
+    for parameter in cli.commands[name].params:
+        for option in parameter.opts if isinstance(parameter, click.Option) else ():
+            assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", section), f"docs/cli.md: {name} {option}"
+    known = {option for parameter in cli.commands[name].params for option in parameter.opts} | {"--help", "--json"}
+    for option in re.findall(r"(?<![\w-])--[a-z]+", section):
+        assert option in known, f"docs/cli.md: {name} has no {option}"
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    for name in ps.__all__:
+        if not name.startswith("_"):
+            assert re.search(rf"^(::: penstock\.|### ){name}$", page, re.MULTILINE), f"docs/api.md: {name}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_id)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", plain(path)):
+        if re.match(r"https?://", target):
+            continue
+        name, _, anchor = target.partition("#")
+        page = path if not name else path.parent / name
+        if path.parent.name == "docs" and name in GENERATED:
+            page = ROOT / {"format.md": "FORMAT.md", "changes.md": "CHANGELOG.md"}[name]
+        assert page.exists(), f"{path.name}: {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", plain(page), re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w]+", "-", heading.lower()).strip("-") for heading in headings], target
+
+
+def test_every_page_is_in_the_menu() -> None:
+    menu = re.findall(r": (\w+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(menu) == {path.name for path in (ROOT / "docs").glob("*.md")} | GENERATED
+
+
+def test_the_tests_that_hold_our_promises_exist() -> None:
+    sources = [*(ROOT / "tests").glob("*.py"), *(ROOT / "rust").rglob("*.rs")]
+    names = {name for path in sources for name in re.findall(r"\b(?:def|fn) (\w+)", path.read_text(encoding="utf-8"))}
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    promised = re.findall(r"`([a-z]\w*_\w+)`", page)
+    assert len(promised) > 20
+    assert not [name for name in promised if name not in names]
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
+
+
+def test_completion_works() -> None:
+    code = "import sys; from penstock.cli import main; sys.exit(main())"
+    said = {"_PENSTOCK_COMPLETE": "bash_complete", "COMP_WORDS": "penstock ver", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | said, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout == "plain,verify\n", done.stderr
+
+
+def test_the_demo_runs(tmp_path: Path) -> None:
+    folder = tmp_path / "examples"
+    folder.mkdir()
+    (folder / "demo.py").write_bytes((ROOT / "examples" / "demo.py").read_bytes())
+    for _ in range(2):  # it can be run again
+        done = subprocess.run(
+            [sys.executable, "examples/demo.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert "99,999 of 100,000 records are safe" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["build", "examples"]
