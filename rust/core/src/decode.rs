@@ -109,8 +109,14 @@ impl<'a, 'r> Lane<'a, 'r> {
                 (Cell::Packed(List::Floats, packed), Encoding::None) => packed.len() == 4 * count,
                 (Cell::Packed(_, packed), Encoding::Bytes) => packed.len() >= row_bytes,
                 (Cell::Packed(_, packed), Encoding::Zlib) => packed.len().saturating_mul(MAX_INFLATION) >= row_bytes,
+                (Cell::Packed(..), Encoding::None) => false,
                 (Cell::Parsed(number), Encoding::None) => self.parsed[number].len() == count,
-                _ => true,
+                (Cell::Parsed(_), encoding) => {
+                    let value = self.single(cell).map_err(|error| self.place(row, error))?.unwrap_or(&[]);
+                    let most = if encoding == Encoding::Zlib { MAX_INFLATION } else { 1 };
+                    value.len().saturating_mul(most) >= row_bytes
+                }
+                (Cell::Missing, _) => self.spec.missing != Missing::Refuse,
             };
             if !possible {
                 return Err(self.place(row, self.wrong_size(cell)));
@@ -348,9 +354,12 @@ impl<'a, 'r> Lane<'a, 'r> {
             Cell::Packed(List::Floats, packed) if packed.len() % 4 == 0 => self.wrong_count(packed.len() / 4),
             Cell::Packed(List::Floats, _) => self.broken(),
             Cell::Packed(List::Bytes, packed) => self.wrong_bytes(packed.len()),
-            Cell::Parsed(number) => match self.parsed[number].list() {
-                Some(list) if list != self.spec.list() => self.wrong_list(list),
-                _ => self.wrong_count(self.parsed[number].len()),
+            Cell::Parsed(number) => match (&self.parsed[number], self.parsed[number].list()) {
+                (_, Some(list)) if list != self.spec.list() => self.wrong_list(list),
+                (Feature::Bytes(values), _) if self.spec.encoding != Encoding::None => {
+                    self.wrong_bytes(values.iter().map(|value| value.len()).sum())
+                }
+                (feature, _) => self.wrong_count(feature.len()),
             },
             Cell::Missing => self.absent(),
         }
@@ -473,5 +482,35 @@ impl ForDtype for Fill<'_, '_, '_> {
             mark(&mut self.present, row, there);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example::walk;
+    use crate::plan::{spec, Plan, MAX_ROW_BYTES};
+
+    #[test]
+    fn rows_that_are_not_there_are_refused_before_memory_is_taken_for_them() {
+        // Nothing, no list, a list of another kind, and lists in a form that only the whole parser takes: all too short.
+        let records: [&[u8]; 8] = [
+            &[],
+            &[0x0a, 7, 0x0a, 5, 0x0a, 1, b'a', 0x12, 0],
+            &[0x0a, 9, 0x0a, 7, 0x0a, 1, b'a', 0x12, 2, 0x0a, 0],
+            &[0x0a, 9, 0x0a, 7, 0x0a, 1, b'a', 0x12, 2, 0x12, 0],
+            &[0x0a, 9, 0x0a, 7, 0x0a, 1, b'a', 0x12, 2, 0x1a, 0],
+            &[0x0a, 11, 0x0a, 9, 0x0a, 1, b'a', 0x12, 4, 0x0a, 2, 0x0a, 0],
+            &[0x0a, 13, 0x0a, 11, 0x0a, 1, b'a', 0x12, 6, 0x20, 1, 0x0a, 2, 0x0a, 0],
+            &[0x0a, 13, 0x0a, 11, 0x0a, 1, b'a', 0x12, 6, 0x20, 1, 0x1a, 2, 0x08, 1],
+        ];
+        for encoding in [Encoding::None, Encoding::Bytes, Encoding::Zlib] {
+            let plan = Plan::new(vec![Spec { encoding, ..spec("a", Dtype::Int64, Some(MAX_ROW_BYTES / 8)) }]).unwrap();
+            for record in records {
+                let rows = vec![record; 1 << 16];
+                let error = walk(&plan, rows.into_iter()).unwrap().column(0).unwrap_err();
+                assert_eq!((error.record(), error.field()), (Some(0), Some("a")), "{record:?}");
+            }
+        }
     }
 }

@@ -94,10 +94,25 @@ fn inflate_what_is_there(file: &Plain, compression: Compression) -> Result<(Byte
         Ok(_) => None,
         Err(error) => match read_error(&error) {
             error if matches!(error.kind(), Kind::Io(_)) => return Err(error.in_file(file.path())),
-            error => Some(error.message().to_owned()),
+            error => {
+                inflate_to_the_last_byte(file, compression, &mut out);
+                Some(error.message().to_owned())
+            }
         },
     };
     Ok((Bytes::Memory(out), broken))
+}
+
+/// A read that fails loses what it inflated before: goes there again, and on byte by byte.
+fn inflate_to_the_last_byte(file: &Plain, compression: Compression, out: &mut Vec<u8>) {
+    let mut stream = file.stream(compression).take(MAX_INFLATED);
+    let there = out.len() as u64;
+    if std::io::copy(&mut (&mut stream).take(there), &mut std::io::sink()).is_ok_and(|count| count == there) {
+        let mut byte = [0];
+        while let Ok(1) = stream.read(&mut byte) {
+            out.push(byte[0]);
+        }
+    }
 }
 
 fn look(bytes: &mut Bytes<'_>, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pulse: Pulse<'_>) -> Result<Report> {
@@ -299,6 +314,23 @@ mod tests {
         let (kept, _) = run(&bytes);
         assert!(kept.is_empty());
         assert!(started.elapsed().as_secs() < 20);
+    }
+
+    #[test]
+    fn a_broken_gzip_gives_every_record_before_the_break() {
+        use crate::inflate::{FrameStream, Stream};
+        use std::io::Write;
+        let records: Vec<Vec<u8>> = (0..90u32).map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes().repeat(9)).collect();
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(frames(&records).bytes()).unwrap();
+        let whole = encoder.finish().unwrap();
+        for at in (20..whole.len()).step_by(23) {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x5a;
+            let mut stream = FrameStream::new(Stream::new(&bytes[..], Compression::Gzip));
+            let before = std::iter::from_fn(|| stream.next_frame().ok()?.map(drop)).count();
+            assert_eq!(run(&bytes).0.get(..before), Some(&records[..before]), "byte {at}");
+        }
     }
 
     #[test]
