@@ -17,7 +17,9 @@ import penstock
 
 # From the ground up. A module may import from its own layer and from those below it.
 LAYERS: list[set[str]] = [
-    {"errors", "_core"},
+    {"errors", "dtypes", "_core"},
+    {"values"},
+    {"field"},
     {"columns", "schema", "inference", "storage", "example", "tfds"},
     {"records", "manifest", "sources"},
     {"build", "load"},
@@ -28,7 +30,7 @@ MAY_IMPORT_CORE = {"records", "build", "load"}
 BASE_PACKAGES = {"numpy"}
 CLI_PACKAGES = BASE_PACKAGES | {"click", "rich"}
 # Packages of an extra, each with the one place that imports it (inside a function: never when penstock is imported).
-OPTIONAL_PACKAGES = {"ml_dtypes": {"columns", "schema", "records"}}
+OPTIONAL_PACKAGES = {"ml_dtypes": {"columns", "field", "records"}}
 
 PUBLIC = [
     "Bytes", "Codec", "CorruptionError", "Field", "IndexMismatchError", "MissingDependencyError", "NotFoundError", "PenstockError",

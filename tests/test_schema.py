@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.dtypes import DTYPES, MAX_DEPTH, MAX_ELEMENTS, MAX_RANK, TEXTS
 from penstock.errors import (
     CorruptionError,
     IndexMismatchError,
@@ -26,7 +27,8 @@ from penstock.errors import (
     SchemaError,
     StorageError,
 )
-from penstock.schema import DTYPES, ENCODINGS, MAX_DEPTH, MAX_ELEMENTS, MAX_RANK, TEXTS, Field, Schema
+from penstock.field import ENCODINGS, Field
+from penstock.schema import Schema
 
 # What there is, for Hypothesis
 
