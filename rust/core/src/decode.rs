@@ -489,7 +489,7 @@ impl ForDtype for Fill<'_, '_, '_> {
 mod tests {
     use super::*;
     use crate::example::walk;
-    use crate::plan::{spec, Plan, MAX_ROW_BYTES};
+    use crate::plan::{spec, Dtype, Plan, MAX_ROW_BYTES};
 
     #[test]
     fn rows_that_are_not_there_are_refused_before_memory_is_taken_for_them() {
