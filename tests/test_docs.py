@@ -111,6 +111,16 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert anchor in [re.sub(r"[^\w]+", "-", heading.lower()).strip("-") for heading in headings], target
 
 
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "CHANGELOG.md"], ids=page_id)
+def test_lists_and_tables_are_set_off(path: Path) -> None:
+    """Without an empty line before it, the site shows a list as part of the paragraph."""
+    before = ""
+    for line in plain(path).splitlines():
+        if line.startswith(("- ", "|")) and before and not before.startswith(("- ", "|", "  ", "#")):
+            pytest.fail(f"{path.name}: an empty line is missing before {line!r}")
+        before = line
+
+
 def test_every_page_is_in_the_menu() -> None:
     menu = re.findall(r": (\w+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert set(menu) == {path.name for path in (ROOT / "docs").glob("*.md")} | GENERATED
