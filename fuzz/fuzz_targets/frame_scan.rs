@@ -5,11 +5,12 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
+use penstock_core::file::Plain;
 use penstock_core::frames::{self, Frames, FOOTER, HEADER};
 use penstock_core::index::Index;
 use penstock_core::inflate::{Compression, FrameStream, Stream};
 use penstock_core::salvage::salvage;
-use penstock_core::file::{Plain, Shard, Sidecar};
+use penstock_core::shard::{Shard, Sidecar};
 use penstock_core::{Error, Kind};
 use penstock_fuzz::{build, open};
 
