@@ -16,6 +16,7 @@ pub mod file;
 pub mod frames;
 pub mod index;
 pub mod inflate;
+pub mod order;
 pub mod plan;
 pub mod queue;
 pub mod salvage;

@@ -3,6 +3,7 @@
 mod buffers;
 mod errors;
 mod feed;
+mod order;
 mod peek;
 mod plan;
 mod records;
@@ -49,6 +50,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(masked_crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(peek::describe, module)?)?;
     module.add_function(wrap_pyfunction!(peek::first_records, module)?)?;
+    module.add_function(wrap_pyfunction!(order::hash_keys, module)?)?;
+    module.add_function(wrap_pyfunction!(order::hash_numbers, module)?)?;
+    module.add_function(wrap_pyfunction!(order::hash_records, module)?)?;
     module.add_function(wrap_pyfunction!(shard::offsets_from_dali, module)?)?;
     module.add_function(wrap_pyfunction!(shard::salvage, module)?)?;
     module.add_class::<plan::Plan>()?;
