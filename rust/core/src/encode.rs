@@ -258,7 +258,7 @@ fn put_floats(dtype: Dtype, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
                 let narrow = value as f32;
                 if f64::from(narrow) != value && !value.is_nan() {
                     return Err(Error::schema(format!(
-                        "expected a float64 that a float_list can hold (it stores float32), got {value}"
+                        "expected a float64 that a float_list can hold (it stores float32), got {value:?}"
                     ))
                     .advise("Give the field encoding \"bytes\" or \"zlib\", or cast it to float32."));
                 }
