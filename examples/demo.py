@@ -308,10 +308,10 @@ def outlook(seconds: float) -> None:
     suggestions = Table(box=None, show_header=False, padding=(0, 3, 0, 2))
     suggestions.add_column(style="bold")
     suggestions.add_row(f"{tools}/penstock head YOUR.tfrecord", "your own files: nothing has to be declared")
-    suggestions.add_row(f'{tools}/python -i -c "import penstock as ps"', "play")
+    suggestions.add_row(f"{tools}/python", "then: import penstock as ps")
     suggestions.add_row("make test", "the tests, next to TensorFlow and the other peers")
     suggestions.add_row("make bench", "such figures against tf.data, TFDS and bagz")
-    suggestions.add_row("docs/records.md, docs/schema.md", "how it is used; FORMAT.md says what is in the files")
+    suggestions.add_row("docs/records.md, docs/schema.md", "how it is used")
     screen.print(suggestions)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.cli import cli, main
+from penstock.cli import cli, main, show
 from penstock.cli.head import parse_schema
 from penstock.cli.show import size_text, value_text
 from penstock.errors import StorageError
@@ -483,3 +484,21 @@ def test_values_and_sizes_read_well() -> None:
     assert value_text("x" * 100).endswith("…'")
     assert value_text(b"abc") == "b'abc'"
     assert value_text(bytes(2000)) == "<bytes 2.0 KB>"
+
+
+def test_a_bar_shows_at_a_terminal_and_makes_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    (tmp_path / "a").write_bytes(bytes(1000))
+    monkeypatch.setenv("TERM", "xterm")
+    for patience, shown in ((0.0, True), (60.0, False)):
+        monkeypatch.setattr(show, "PATIENCE", patience)
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        with show.Bar([str(tmp_path / "a")]) as bar:
+            for _ in bar:
+                bar(500)
+                bar.hide()
+        said = sys.stderr.getvalue()  # type: ignore[attr-defined]
+        assert ("500/1,000" in said or "0.5/1.0" in said) == shown

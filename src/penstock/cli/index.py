@@ -29,6 +29,7 @@ def index(files: tuple[str, ...], dali: bool, as_json: bool) -> int:
             if dali:
                 publish(dali_path(path), found.to_dali().encode("ascii"))
                 written.append(str(dali_path(path)))
+            bar.hide()
             if as_json:
                 checksum = f"{found.shard_crc32c:08x}"
                 entry = {"file": path, "records": len(found), "bytes": found.shard_size, "crc32c": checksum}

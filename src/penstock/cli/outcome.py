@@ -9,6 +9,7 @@ import click
 
 from ..errors import CorruptionError, PenstockError
 from ..storage import expand
+from .show import Bar
 
 WELL = 0
 DAMAGED = 1
@@ -34,15 +35,16 @@ def expand_all(patterns: Iterable[str]) -> list[str]:
     return [path for path in paths if path not in sidecars]
 
 
-def for_each(paths: Iterable[str], work: Callable[[str], int], *, as_json: bool) -> int:
+def for_each(bar: Bar, work: Callable[[str], int], *, as_json: bool) -> int:
     """Do the work for every file, also after one that fails, and return the worst exit code."""
     worst = WELL
-    for path in paths:
+    for path in bar:
         try:
             worst = max(worst, work(path))
         except (PenstockError, OSError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
+            bar.hide()
             complain(error)
             if as_json:
                 click.echo(json.dumps({"file": path, "error": str(error)}))

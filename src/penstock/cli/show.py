@@ -110,7 +110,10 @@ class Bar:
     """A progress bar over the bytes of some files, on stderr: at a terminal, and only for what takes long.
 
     with Bar(paths) as bar:
-        for path in bar: work(path, progress=bar)
+        for path in bar:
+            report = work(path, progress=bar)
+            bar.hide()
+            print(report)
     """
 
     def __init__(self, paths: Iterable[str], quiet: bool = False) -> None:
@@ -133,15 +136,27 @@ class Bar:
         """Called by the core now and then, with how far it is in the file."""
         if not self._shown or time.monotonic() - self._started < PATIENCE:
             return
+        total = sum(self._sizes)
         if self._progress is None:
-            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
             self._progress = Progress(
-                *columns, TransferSpeedColumn(), TimeRemainingColumn(), console=self._console, transient=True
+                *columns,
+                TimeRemainingColumn(),
+                console=self._console,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
             )
             self._progress.start()
-            self._progress.add_task("", total=sum(self._sizes))
-        completed = min(self._done + position, sum(self._sizes))
+            self._progress.add_task("", total=total)
+        completed = min(self._done + position, total)
         self._progress.update(self._progress.task_ids[0], completed=completed, description=escape(self._label))
+
+    def hide(self) -> None:
+        """Make room for something else to be printed; the bar comes back with the next call."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
 
     def __enter__(self) -> Bar:
         return self
@@ -149,5 +164,4 @@ class Bar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        self.hide()

@@ -40,6 +40,7 @@ def verify(files: tuple[str, ...], as_json: bool, quiet: bool) -> int:
             well = report.whole and all(index.fits for index in indexes)
             if not report.whole:
                 damaged.append(report)
+            bar.hide()
             if as_json:
                 if not (quiet and well):
                     print_json(_as_json(report, indexes))
