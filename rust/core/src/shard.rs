@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use crate::error::{Error, Kind, Result};
@@ -13,6 +14,18 @@ use crate::inflate::{read_error, Compression, FrameStream};
 
 /// A compressed shard is inflated into memory for random access, up to this size.
 pub const MAX_INFLATED: u64 = 1 << 30;
+
+/// A shard that is read at random is held in memory, as long as all that a process holds is not more than this.
+pub const MAX_HELD: u64 = 512 << 20;
+
+/// It is held once this part of it has been read in small pieces: reading it whole then costs less than going on.
+const HOLD_AFTER: u64 = 8;
+
+/// What counts as a small piece: a system call costs more than copying it.
+const SMALL: u64 = 1 << 16;
+
+/// What this process holds.
+static HELD: AtomicU64 = AtomicU64::new(0);
 
 /// Finds every frame by its header alone: both length and length CRC are checked, the data is not read.
 pub fn scan(file: &Plain, compression: Compression, pulse: Pulse<'_>) -> Result<Vec<u64>> {
@@ -86,7 +99,10 @@ pub struct Shard {
     file: Plain,
     compression: Compression,
     offsets: Vec<u64>,
-    inflated: OnceLock<Result<Vec<u8>>>,
+    /// The inflated shard, or the held one.
+    content: OnceLock<Result<Vec<u8>>>,
+    /// Bytes read in small pieces so far; more than the shard has, once it is decided whether to hold it.
+    read_small: AtomicU64,
 }
 
 impl Shard {
@@ -99,7 +115,7 @@ impl Shard {
             Sidecar::Try(index) if fit(&file, compression, &index).is_ok() => index.offsets,
             Sidecar::Try(_) | Sidecar::Ignore => scan(&file, compression, pulse)?,
         };
-        Ok(Shard { file, compression, offsets, inflated: OnceLock::new() })
+        Ok(Shard { file, compression, offsets, content: OnceLock::new(), read_small: AtomicU64::new(0) })
     }
 
     /// How many records.
@@ -127,6 +143,11 @@ impl Shard {
         &self.offsets
     }
 
+    /// Whether reading needs no system call.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self.content.get(), Some(Ok(_)))
+    }
+
     /// Checks that a record exists.
     pub fn check(&self, record: usize) -> Result<()> {
         if record < self.len() {
@@ -150,16 +171,44 @@ impl Shard {
         }
         self.check(records.end - 1)?;
         let (start, end) = (self.offsets[records.start], self.offsets[records.end]);
-        match self.compression {
-            Compression::None => self.file.read_into(buffer, start, end - start),
-            _ => {
-                let inflated = self.inflated.get_or_init(|| self.inflate()).as_ref().map_err(Clone::clone)?;
-                let gone = || Error::corrupt("expected the records that the index names, got fewer");
-                inflated
-                    .get(start as usize..end as usize)
-                    .ok_or_else(|| self.place(gone().in_record(records.start as u64)))
+        let content = match self.compression {
+            Compression::None => self.held(end - start),
+            _ => Some(self.content.get_or_init(|| self.inflate()).as_ref().map_err(Clone::clone)?),
+        };
+        match content.map(|content| content.get(start as usize..end as usize)) {
+            None => self.file.read_into(buffer, start, end - start),
+            Some(Some(frames)) => Ok(frames),
+            Some(None) => {
+                let error = Error::corrupt("expected the records that the index names, got fewer");
+                Err(self.place(error.in_record(records.start as u64)))
             }
         }
+    }
+
+    /// The whole shard, if it is held; it is from when `length` more bytes make it worth it.
+    fn held(&self, length: u64) -> Option<&Vec<u8>> {
+        if let Some(Ok(content)) = self.content.get() {
+            return Some(content);
+        }
+        let size = self.file.size();
+        if length > SMALL || self.read_small.fetch_add(length, Ordering::Relaxed) < size / HOLD_AFTER {
+            return None;
+        }
+        // One thread tries, once; the others read on as before.
+        let tried = self.read_small.swap(1 << 62, Ordering::Relaxed) >= 1 << 62;
+        if tried || HELD.fetch_add(size, Ordering::Relaxed) + size > MAX_HELD {
+            if !tried {
+                HELD.fetch_sub(size, Ordering::Relaxed);
+            }
+            return None;
+        }
+        let mut content = Vec::new();
+        let whole = self.file.read_into(&mut content, 0, size).is_ok();
+        if !whole || self.content.set(Ok(content)).is_err() {
+            HELD.fetch_sub(size, Ordering::Relaxed);
+            return None;
+        }
+        self.content.get()?.as_ref().ok()
     }
 
     fn inflate(&self) -> Result<Vec<u8>> {
@@ -215,6 +264,14 @@ impl Shard {
         let shard_crc32c = checksum(&self.file, pulse)?;
         let Shard { compression, offsets, .. } = self;
         Ok(Index { compression: *compression, shard_size: self.file.size(), shard_crc32c, offsets: offsets.clone() })
+    }
+}
+
+impl Drop for Shard {
+    fn drop(&mut self) {
+        if let (Compression::None, Some(Ok(content))) = (self.compression, self.content.get()) {
+            HELD.fetch_sub(content.len() as u64, Ordering::Relaxed);
+        }
     }
 }
 
@@ -292,6 +349,24 @@ mod tests {
         let error = shard.read(2, &mut buffer).unwrap_err();
         assert_eq!(error.kind(), Kind::Corrupt);
         assert!(error.to_string().contains("truncated"), "{error}");
+    }
+
+    #[test]
+    fn a_shard_read_at_random_is_held_and_let_go() {
+        let records: Vec<Vec<u8>> = (0..2000u32).map(|i| i.to_le_bytes().repeat(10)).collect();
+        let slices: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+        let (_folder, path) = written(&slices);
+        let shard = open(&path).unwrap();
+        let mut buffer = Vec::new();
+        for number in 0..6000usize {
+            let record = number * 7919 % 2000;
+            assert_eq!(shard.read(record, &mut buffer).unwrap(), records[record]);
+            assert_eq!(shard.content.get().is_some(), number >= 250, "after {number} reads");
+        }
+        assert!(HELD.load(Ordering::Relaxed) >= shard.file.size());
+        let streamed = open(&path).unwrap();
+        streamed.read_many(&(0..2000).collect::<Vec<_>>()).unwrap();
+        assert!(streamed.content.get().is_none(), "a shard read in order is not held");
     }
 
     #[test]

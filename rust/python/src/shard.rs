@@ -215,7 +215,7 @@ impl Shard {
         records.into_iter().map(|record| self.number(py, record)).collect()
     }
 
-    /// Reads a record with the GIL released, then calls `work` with its number and its data.
+    /// Reads a record, with the GIL released where that may take a while, then calls `work` with its number and its data.
     fn with_record<'py, T>(
         &self,
         py: Python<'py>,
@@ -224,7 +224,10 @@ impl Shard {
     ) -> PyResult<T> {
         let number = self.number(py, record)?;
         BUFFER.with_borrow_mut(|buffer| {
-            let bytes = released(py, || self.0.read(number, buffer))?;
+            let bytes = match self.0.is_in_memory() {
+                true => self.0.read(number, buffer).map_err(|error| raise(py, &error))?,
+                false => released(py, || self.0.read(number, buffer))?,
+            };
             work(number, bytes)
         })
     }
