@@ -130,7 +130,10 @@ def main() -> int:
     env = environment()
     install_cargo_fuzz(env)
     print(f"penstock: building {len(targets)} fuzz targets", flush=True)
-    subprocess.run(shared("cargo", "fuzz", "build"), cwd=ROOT, env=env, check=True, stdin=subprocess.DEVNULL)
+    built = subprocess.run(shared("cargo", "fuzz", "build"), cwd=ROOT, env=env, check=False, stdin=subprocess.DEVNULL)
+    if built.returncode:
+        print("penstock: the fuzz targets do not compile; see above", file=sys.stderr)
+        return 2
     print(f"penstock: fuzzing {len(targets)} targets for {seconds} s each, {at_once} at once", flush=True)
     held = 0
     with ThreadPoolExecutor(at_once) as pool:

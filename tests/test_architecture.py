@@ -33,9 +33,9 @@ CLI_PACKAGES = BASE_PACKAGES | {"click", "rich"}
 OPTIONAL_PACKAGES = {"ml_dtypes": {"columns", "field", "records"}}
 
 PUBLIC = [
-    "Bytes", "Codec", "CorruptionError", "Field", "IndexMismatchError", "MissingDependencyError", "NotFoundError", "PenstockError",
-    "Ragged", "RecordIndexError", "Records", "Schema", "SchemaError", "SequenceCodec", "StorageError", "TFRecord",
-    "TFRecordReader", "TFRecordWriter", "__version__", "crc32c", "masked_crc32c",
+    "Bytes", "Codec", "CorruptionError", "Field", "IndexMismatchError", "MissingDependencyError", "NotFoundError",
+    "PenstockError", "Ragged", "RecordIndexError", "Records", "Schema", "SchemaError", "SequenceCodec",
+    "StorageError", "TFRecord", "TFRecordReader", "TFRecordWriter", "__version__", "crc32c", "masked_crc32c",
 ]  # fmt: skip
 
 LONGEST_MODULE = 600  # lines; at 400, look whether it is two rooms
