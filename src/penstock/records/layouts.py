@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from ..columns import Array, Bytes, Ragged
+from ..dtypes import TEXTS
 from ..errors import SchemaError
-from ..schema import TEXTS, Field
+from ..field import Field
 from .parts import INT64, UINT8, Column, Layout, Parts, check_shapes
 
 
@@ -261,7 +262,7 @@ class Shaped(Layout):
 
     def columns(self) -> list[Column]:
         field = self.field
-        default = None if field.default is None else np.array(np.shape(field.default), np.int64).tobytes()
+        default = None if field.default is None else np.array(field.coerce(field.default).shape, np.int64).tobytes()
         shape = Column(field.record_keys[1], "int64", INT64, "none", [len(field.shape)], False, field.optional, default)
         return [self.column(None, self.default_bytes()), shape]
 

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ..columns import Array
+from ..dtypes import MAX_ELEMENTS, TEXTS
 from ..errors import SchemaError
-from ..schema import MAX_ELEMENTS, TEXTS, Field
+from ..field import Field
 
 Parts: TypeAlias = "tuple[Any, Array | None, Array | None, Array | None]"
 
