@@ -6,7 +6,7 @@ use crate::crc;
 use crate::error::{Error, Kind, Result};
 use crate::file::{Plain, Pulse, WINDOW};
 use crate::frames::{self, HEADER, OVERHEAD};
-use crate::inflate::{read_error, Compression};
+use crate::inflate::{read_error, Compression, FrameStream};
 use crate::shard::MAX_INFLATED;
 
 /// Bytes that hold no whole record.
@@ -31,6 +31,13 @@ pub struct Report {
     pub record_bytes: u64,
     /// What was skipped.
     pub gaps: Vec<Gap>,
+}
+
+impl Report {
+    fn count(&mut self, frame: &[u8]) {
+        self.records += 1;
+        self.record_bytes += (frame.len() - OVERHEAD) as u64;
+    }
 }
 
 /// Looking for the next frame may check this many times the file's size in data CRCs; a file made to cost more is given up.
@@ -70,16 +77,47 @@ impl Bytes<'_> {
 /// Looks at every byte of a shard: hands each whole record's frame and offset to `keep`, and reports the rest.
 pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pulse: Pulse<'_>) -> Result<Report> {
     let compression = file.compression()?;
-    let (mut bytes, broken) = match compression {
-        Compression::None => (Bytes::File { file, window: Vec::new(), start: 0, length: 0 }, None),
-        _ => inflate_what_is_there(file, compression)?,
-    };
-    let mut report = look(&mut bytes, keep, pulse)?;
+    let mut report = Report::default();
+    if compression == Compression::None {
+        let mut bytes = Bytes::File { file, window: Vec::new(), start: 0, length: 0 };
+        look(&mut bytes, 0, &mut report, keep, pulse)?;
+        return Ok(report);
+    }
+    // A whole shard of any size goes by as a stream; only from the first damage on is it looked at in memory.
+    let Some(offset) = stream(file, compression, &mut report, keep, pulse)? else { return Ok(report) };
+    let (mut bytes, broken) = inflate_what_is_there(file, compression)?;
+    look(&mut bytes, offset, &mut report, keep, pulse)?;
     if let Some(reason) = broken {
         let offset = bytes.size();
         report.gaps.push(Gap { offset, bytes: 0, record: report.records, reason });
     }
     Ok(report)
+}
+
+/// Hands on the frames of a compressed shard up to its end, or to where it is damaged: then it says where that is.
+fn stream(
+    file: &Plain,
+    compression: Compression,
+    report: &mut Report,
+    keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    pulse: Pulse<'_>,
+) -> Result<Option<u64>> {
+    let mut frames = FrameStream::new(file.stream(compression));
+    loop {
+        let offset = frames.offset;
+        match frames.next_frame() {
+            Ok(Some(frame)) => {
+                keep(offset, frame)?;
+                report.count(frame);
+            }
+            Ok(None) => return Ok(None),
+            Err(error) if matches!(error.kind(), Kind::Io(_)) => return Err(error.in_file(file.path())),
+            Err(_) => return Ok(Some(offset)),
+        }
+        if report.records % 256 == 0 {
+            pulse(offset)?;
+        }
+    }
 }
 
 /// As much of a compressed stream as can be inflated, and why that was not all.
@@ -115,10 +153,16 @@ fn inflate_to_the_last_byte(file: &Plain, compression: Compression, out: &mut Ve
     }
 }
 
-fn look(bytes: &mut Bytes<'_>, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pulse: Pulse<'_>) -> Result<Report> {
-    let mut report = Report::default();
+/// Looks at all bytes from `offset` on.
+fn look(
+    bytes: &mut Bytes<'_>,
+    mut offset: u64,
+    report: &mut Report,
+    keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    pulse: Pulse<'_>,
+) -> Result<()> {
     let mut budget = bytes.size().saturating_mul(SEARCH_BUDGET).saturating_add(WINDOW as u64);
-    let (mut offset, mut beat) = (0, 0);
+    let mut beat = 0;
     while offset < bytes.size() {
         if offset >= beat {
             pulse(offset)?;
@@ -127,8 +171,7 @@ fn look(bytes: &mut Bytes<'_>, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, p
         match frame_at(bytes, offset)? {
             Ok(frame) => {
                 keep(offset, frame)?;
-                report.records += 1;
-                report.record_bytes += (frame.len() - OVERHEAD) as u64;
+                report.count(frame);
                 offset += frame.len() as u64;
             }
             Err(Bad { reason, end }) => {
@@ -142,7 +185,7 @@ fn look(bytes: &mut Bytes<'_>, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, p
             }
         }
     }
-    Ok(report)
+    Ok(())
 }
 
 /// Why there is no whole frame, and where it should end if its header can be trusted.

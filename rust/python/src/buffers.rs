@@ -56,24 +56,33 @@ pub fn array<'py>(
     }
 }
 
-/// A new array in NumPy's own memory, filled by `fill`.
-pub fn filled<'py>(
+/// A new array in NumPy's own memory, filled by `fill`; an error of `fill` comes back beside the array.
+pub fn filled<'py, E>(
     dtype: &Bound<'py, PyArrayDescr>,
     shape: &[usize],
-    fill: impl FnOnce(&mut [u8]) -> PyResult<()>,
-) -> PyResult<Bound<'py, PyAny>> {
+    fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+) -> PyResult<Result<Bound<'py, PyAny>, E>> {
     let py = dtype.py();
-    let mut dims = dims(shape);
     let length = shape.iter().product::<usize>() * dtype.itemsize();
-    // SAFETY: NumPy allocates memory for the shape, zeroed, and it is ours alone until the array is returned: the slice
-    // covers just that memory and ends with `fill`. Zeros steals a reference to the dtype; it is given one.
+    // SAFETY: usize and npy_intp have the same size, and the call reads the shape only. NumPy allocates memory for it, which
+    // is ours alone until the array is returned; it is zeroed before a slice over just that memory is made, which ends with
+    // `fill`. NewFromDescr steals a reference to the dtype; it is given one.
     unsafe {
-        let array =
-            PY_ARRAY_API.PyArray_Zeros(py, dims.len() as _, dims.as_mut_ptr(), dtype.clone().into_dtype_ptr(), 0);
+        let array = PY_ARRAY_API.PyArray_NewFromDescr(
+            py,
+            npyffi::get_type_object(py, NpyTypes::PyArray_Type),
+            dtype.clone().into_dtype_ptr(),
+            shape.len() as _,
+            shape.as_ptr().cast_mut().cast(),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            0,
+            std::ptr::null_mut(),
+        );
         let array = Bound::from_owned_ptr_or_err(py, array)?;
         let data = (*array.as_ptr().cast::<npyffi::PyArrayObject>()).fields.data.cast::<u8>();
-        fill(std::slice::from_raw_parts_mut(data, length))?;
-        Ok(array)
+        std::ptr::write_bytes(data, 0, length);
+        Ok(fill(std::slice::from_raw_parts_mut(data, length)).map(|()| array))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use numpy::{PyArray1, PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
-use penstock_core::columns::{Buffer, Column};
+use penstock_core::columns::Column;
 use penstock_core::encode::{Batch, Input, Values};
 use penstock_core::example::walk;
 use penstock_core::plan::{Dtype, Encoding, Missing, Spec};
@@ -170,22 +170,13 @@ impl Plan {
         for (number, face) in self.faces.iter().enumerate() {
             let dtype = face.dtype.bind(py);
             let value = match walked.fixed_bytes(number) {
-                Some(length) if face.shape.is_empty() && length <= 8 => {
-                    let mut word = Buffer::numbers(length);
-                    walked.fill(number, word.bytes_mut())?;
-                    crate::buffers::scalar(dtype, word.bytes())?
+                Some(length) if face.shape.is_empty() => {
+                    let mut word = [0u64];
+                    let bytes = &mut bytemuck::cast_slice_mut(&mut word)[..length];
+                    walked.fill(number, bytes)?;
+                    crate::buffers::scalar(dtype, bytes)?
                 }
-                Some(_) => {
-                    let mut failure = None;
-                    let array = crate::buffers::filled(dtype, &face.shape, |out| {
-                        failure = walked.fill(number, out).err();
-                        Ok(())
-                    })?;
-                    match failure {
-                        Some(error) => return Err(error.into()),
-                        None => array,
-                    }
-                }
+                Some(_) => crate::buffers::filled(dtype, &face.shape, |out| walked.fill(number, out))??,
                 None => face.value(py, walked.column(number)?)?,
             };
             example.set_item(&face.name, value)?;
