@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib import metadata as _metadata
 
-from ._core import Records, crc32c, masked_crc32c
 from .columns import Bytes, Ragged
 from .errors import (
     CorruptionError,
@@ -16,10 +15,12 @@ from .errors import (
     SchemaError,
     StorageError,
 )
+from .field import Field
+from .records import Records, crc32c, masked_crc32c
 from .records.codec import Codec
 from .records.sequence import SequenceCodec
 from .records.tfrecord import TFRecord, TFRecordReader, TFRecordWriter
-from .schema import Field, Schema
+from .schema import Schema
 
 __version__ = _metadata.version("penstock")
 

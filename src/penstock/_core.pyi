@@ -6,6 +6,25 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
+__all__ = [
+    "Feed",
+    "Index",
+    "Plan",
+    "Records",
+    "SequencePlan",
+    "Shard",
+    "Writer",
+    "crc32c",
+    "describe",
+    "first_records",
+    "hash_keys",
+    "hash_numbers",
+    "hash_records",
+    "masked_crc32c",
+    "offsets_from_dali",
+    "salvage",
+]
+
 _Progress = Callable[[int], object] | None
 _Path = str | PathLike[str]
 
@@ -20,6 +39,7 @@ def offsets_from_dali(text: str) -> NDArray[np.uint64]: ...
 def salvage(
     path: _Path, out: Writer | None = None, progress: _Progress = None
 ) -> tuple[int, int, list[tuple[int, int, int, str]]]: ...
+
 @final
 class Plan:
     def __new__(

@@ -51,6 +51,10 @@ impl Records {
         Err(crate::errors::raise(py, &penstock_core::Error::new(penstock_core::Kind::OutOfRange, message)))
     }
 
+    fn __iter__(slf: Bound<'_, Self>) -> RecordsIterator {
+        RecordsIterator { records: slf.unbind(), chunk: 0, index: 0 }
+    }
+
     /// The records' bytes in all, without their frames.
     #[getter]
     fn nbytes(&self) -> usize {
@@ -65,6 +69,32 @@ impl Records {
         let py = slf.py();
         let items = PyList::new(py, slf.get().slices().into_iter().map(|record| PyBytes::new(py, record)))?;
         Ok((slf.get_type().into_any(), (items,)))
+    }
+}
+
+/// An iterator over records.
+#[pyclass(module = "penstock._core")]
+struct RecordsIterator {
+    records: Py<Records>,
+    chunk: usize,
+    index: usize,
+}
+
+#[pymethods]
+impl RecordsIterator {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        loop {
+            let chunk = self.records.get().chunks.get(self.chunk)?;
+            if let Some(record) = chunk.get(self.index) {
+                self.index += 1;
+                return Some(PyBytes::new(py, record));
+            }
+            (self.chunk, self.index) = (self.chunk + 1, 0);
+        }
     }
 }
 

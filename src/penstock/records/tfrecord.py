@@ -145,7 +145,7 @@ class Report:
         return not self.gaps
 
 
-class TFRecordReader(Sequence[bytes]):
+class TFRecordReader:
     """A TFRecord file as a sequence of records: `reader[5]`, `reader[-1]`, `reader[10:20]`, `reader[[5, 900]]`.
 
     Compression is found out by itself. Every read checks its CRCs. Records are found through the index beside the
