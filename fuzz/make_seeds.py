@@ -75,7 +75,9 @@ def frame_scan() -> dict[str, bytes]:
     bad_trailer = bytearray(zipped)
     bad_trailer[-6] ^= 1
     bad_middle = bytearray(gzipped(b"".join(frame(bytes([n]) * 99) for n in range(40))))
+    bad_late = bytearray(bad_middle)
     bad_middle[len(bad_middle) // 2] ^= 0x55
+    bad_late[-30] ^= 0x55
     return {
         "empty": b"",
         "hello": frame(b"hello"),
@@ -98,9 +100,10 @@ def frame_scan() -> dict[str, bytes]:
         "gzip_no_trailer": zipped[:-8],
         "gzip_bad_trailer": bytes(bad_trailer),
         "gzip_bad_middle": bytes(bad_middle),
+        "gzip_bad_late": bytes(bad_late),
         "gzip_zeros_behind": zipped + bytes(16),
         "gzip_of_nothing": gzipped(b""),
-        "gzip_of_zeros": gzipped(bytes(100_000)),
+        "gzip_of_zeros": gzipped(bytes(20_000)),
         "zlib": deflated,
         "zlib_streams": zlib.compress(whole[:cut]) + zlib.compress(whole[cut:]),
         "zlib_cut": deflated[:-3],
@@ -252,6 +255,15 @@ def example_decode() -> dict[str, bytes]:
     for name, record in odd_examples().items():
         seeds[f"example_{name}"] = b"\x03" + joined([example(a=ints(5)), record, record])
     seeds["projected_broken_elsewhere"] = b"\x09" + joined([odd_examples()["broken_elsewhere"]])
+    unusual = b"\x20\x01"
+    huge = {
+        "nothing": b"",
+        "no_list": example(a=b"", b=b"", c=b""),
+        "other_list": example(a=floats(1), b=ints(1), c=ints(1)),
+        "unusual": message(1, features(c=unusual + strings(b"x"), b=unusual + strings(b"x"), a=unusual + ints(1))),
+    }
+    for name, record in huge.items():
+        seeds[f"huge_{name}"] = b"\x0c" + joined([record] * 3)
     seeds["no_records"] = b"\x00"
     # Programs: see src/build.rs.
     feature = bytes([0, 0, 3, 1 << 3, 2 << 3, 0, 5 << 3 | 4]) + b"\x01\x02\x80\xff\x07"
@@ -288,6 +300,7 @@ def sequence_decode() -> dict[str, bytes]:
         + joined([message(2, features(c=message(1, ints(1))) + features(c=message(1, ints(2))))]),
         "empty": b"\x0a\x0a" + joined([b"", b""]),
         "huge": b"\x0c\x0c" + joined([context + ragged]),
+        "huge_steps": b"\x0a\x0c" + joined([lists(c=[b"", strings(b"x")], b=[b""] * 3, a=[b"", ints(1)])]),
         "program": b"\xff\x0a\x01" + bytes([1 << 3, 0, 3, 1 << 3, 0, 2 << 3, 0, 3 << 3 | 4]) + b"\x01\x02\x80",
     }
     odd = odd_features()

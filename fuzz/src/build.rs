@@ -1,9 +1,6 @@
 //! Programs that build messages and shards. A program is bytes: the low three bits of each say what comes next, the
 //! others how much of it. Every sequence of bytes is a program.
 
-use std::io::Write;
-
-use flate2::write::{GzEncoder, ZlibEncoder};
 use penstock_core::crc;
 use penstock_core::frames;
 use penstock_core::wire::put_varint;
@@ -89,18 +86,28 @@ pub fn records(program: &[u8], plans: usize) -> Vec<u8> {
     out
 }
 
+/// A gzip member or a zlib stream whose one block is stored as it is: a compressor would take most of the time.
 fn wrap(bytes: &[u8], gzip: bool) -> Vec<u8> {
-    let level = flate2::Compression::fast();
-    let write = "writing to memory";
+    let length = bytes.len().min(usize::from(u16::MAX));
+    let bytes = &bytes[..length];
+    let mut out = if gzip { vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff] } else { vec![0x78, 0x01] };
+    out.push(1);
+    out.extend_from_slice(&(length as u16).to_le_bytes());
+    out.extend_from_slice(&(!(length as u16)).to_le_bytes());
+    out.extend_from_slice(bytes);
     if gzip {
-        let mut encoder = GzEncoder::new(Vec::new(), level);
-        encoder.write_all(bytes).expect(write);
-        encoder.finish().expect(write)
+        let mut crc = flate2::Crc::new();
+        crc.update(bytes);
+        out.extend_from_slice(&crc.sum().to_le_bytes());
+        out.extend_from_slice(&(length as u32).to_le_bytes());
     } else {
-        let mut encoder = ZlibEncoder::new(Vec::new(), level);
-        encoder.write_all(bytes).expect(write);
-        encoder.finish().expect(write)
+        let sums = bytes.iter().fold((1u32, 0u32), |(a, b), &byte| {
+            let a = (a + u32::from(byte)) % 65521;
+            (a, (b + a) % 65521)
+        });
+        out.extend_from_slice(&(sums.1 << 16 | sums.0).to_be_bytes());
     }
+    out
 }
 
 /// A shard out of whole frames, broken ones, bytes between them, and compressed members.
