@@ -115,15 +115,17 @@ pub(crate) fn merge_map<'a, V: Default>(
 ) -> std::result::Result<(), Malformed> {
     for field in Fields::new(bytes) {
         let (1, Value::Bytes(entry)) = field? else { continue };
-        let (mut key, mut value, mut known) = (&b""[..], V::default(), true);
+        let (mut key, mut value, mut known) = ("", V::default(), true);
         for field in Fields::new(entry) {
             match field? {
-                (1, Value::Bytes(bytes)) => key = bytes,
+                // Every key is checked, also one that another key takes the place of.
+                (1, Value::Bytes(bytes)) => {
+                    key = std::str::from_utf8(bytes).map_err(|_| Malformed("a key that is not UTF-8"))?;
+                }
                 (2, Value::Bytes(bytes)) => merge(&mut value, bytes)?,
                 _ => known = false,
             }
         }
-        let key = std::str::from_utf8(key).map_err(|_| Malformed("a key that is not UTF-8"))?;
         // Protobuf keeps an entry with an unknown field among the unknown fields: it is not part of the map.
         if known {
             map.insert(key, value);
@@ -379,6 +381,8 @@ mod tests {
         assert!(parse(&bytes).is_err());
         let plan = Plan::new(vec![spec("a", Dtype::Int64, None)]).unwrap();
         assert!(walk(&plan, [&bytes[..]].into_iter()).is_err());
+        let twice = [message(0x0a, &[0xff]), message(0x0a, b"a"), message(0x12, &ints(&[1]))].concat();
+        assert!(parse(&message(0x0a, &message(0x0a, &twice))).is_err());
     }
 
     #[test]

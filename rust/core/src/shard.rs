@@ -53,8 +53,9 @@ pub fn scan(file: &Plain, compression: Compression, pulse: Pulse<'_>) -> Result<
         }
         if at + HEADER as u64 > start + length as u64 {
             pulse(at)?;
-            // Records larger than the window are stepped over: then only a little is read for each.
-            let step = if length > 0 && at - start > WINDOW as u64 { 4096 } else { WINDOW as u64 };
+            // Where records are large, only their headers are read.
+            let large = offsets.len() > 1 && at - offsets[offsets.len() - 2] > SMALL;
+            let step = if large { HEADER } else { WINDOW } as u64;
             (start, length) = (at, step.min(left) as usize);
             file.read_into(&mut window, start, length as u64)?;
         }
