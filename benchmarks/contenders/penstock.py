@@ -34,10 +34,11 @@ def decode(workload: str) -> Callable[[Setting], Job]:
         import penstock
 
         plan = codec(workload)
-        path = setting.data.path(tensorflow.SHARD[workload])
+        # Opened once for all epochs, as tf.data's iterator is.
+        reader = penstock.TFRecordReader(setting.data.path(tensorflow.SHARD[workload]))
 
         def batches() -> Iterator[dict[str, Any]]:
-            return penstock.TFRecordReader(path).batches(plan, BATCH[workload], threads=setting.threads)
+            return reader.batches(plan, BATCH[workload], threads=setting.threads)
 
         def run() -> int:
             column = "tokens" if workload == "w2" else "label"
