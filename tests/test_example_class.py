@@ -72,6 +72,13 @@ class Everything(Example):
     size: int = 3
 
 
+class Early(Example):
+    x: list[Late]
+
+
+Late = np.float32
+
+
 class Rows(Example):
     key: Skip[str]
     count: int
@@ -209,10 +216,6 @@ def test_the_key() -> None:
 @pytest.mark.parametrize(
     ("annotation", "message"),
     [
-        (
-            "Nowhere",
-            r"cannot read the annotation Nowhere: name 'Nowhere' is not defined - at Bad\.x\. Import or define",
-        ),
         (np.ndarray, r"expected a type that can be stored, got ndarray - at Bad\.x\. Write int, float"),
         (int | str, r"expected a type that can be stored, got int \| str|typing\.Union\[int, str\]"),
         (list, "expected a type that can be stored, got list"),
@@ -223,11 +226,32 @@ def test_the_key() -> None:
     ],
 )
 def test_annotations_that_say_nothing_are_errors(annotation: Any, message: str) -> None:
-    bad = type("Bad", (Example,), {"__annotations__": {"x": annotation}})
+    with pytest.raises(SchemaError, match=message):
+        type("Bad", (Example,), {"__annotations__": {"x": annotation}})
+
+
+def test_names_may_come_later() -> None:
+    assert Early(x=[1.0]).to_dict() == {"x": [1.0]}
+    assert Early.schema() == Schema({"x": "list[float32]"})
+
+    bad = type("Bad", (Example,), {"__annotations__": {"x": "Nowhere"}})
+    message = r"cannot read the annotation Nowhere: name 'Nowhere' is not defined - at Bad\.x\. Import or define"
     with pytest.raises(SchemaError, match=message):
         bad.schema()
     with pytest.raises(SchemaError, match=message):
         bad(x=1)
+
+
+def test_names_may_be_those_of_a_function() -> None:
+    names = ("a", "b")
+
+    class Local(Example):
+        kind: Label[names]
+
+    class Below(Local):
+        more: Label[names] | None
+
+    assert [field.classes for field in Below.schema().leaves()] == [names, names]
 
 
 def test_bad_arrays_and_labels_are_errors() -> None:

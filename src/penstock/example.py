@@ -10,6 +10,7 @@ Each annotation comes down to Annotated[python type, Field]: that is the long fo
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import reprlib
 import sys
@@ -98,12 +99,13 @@ class Example:
     are not fields. A subclass adds fields to those of its parent, or declares them anew.
     """
 
-    _declared: ClassVar[dict[str, _Declared] | None] = None
+    _own: ClassVar[dict[str, _Declared] | None] = None
+    _all: ClassVar[dict[str, _Declared] | None] = None
     _schema: ClassVar[Schema | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls._declared = cls._schema = None  # its own, made when first needed: annotations may name what comes later
+        cls._own = cls._all = cls._schema = None
         for name in inspect.get_annotations(cls):
             if name.startswith("_"):
                 continue
@@ -116,6 +118,9 @@ class Example:
                     f"{cls.__name__}.{name}",
                     "All examples would share it: set it in load()",
                 )
+        scope = sys._getframe(1)  # where the class stands, which may be inside a function
+        with contextlib.suppress(_UnknownNameError):  # of what comes later: looked up again when it is needed
+            cls._own = _own_fields(cls, {**scope.f_globals, **scope.f_locals})
 
     def __init__(self, **values: Any) -> None:
         declared = _fields_of(type(self))
@@ -220,33 +225,44 @@ class Example:
 # From annotations to fields
 
 
+class _UnknownNameError(SchemaError):
+    """An annotation with a name that is not there, or not yet."""
+
+
 def _fields_of(cls: type[Example]) -> dict[str, _Declared]:
     """All fields of a class, those of its parents first."""
-    if cls._declared is None:
+    if cls._all is None:
         declared: dict[str, _Declared] = {}
         for parent in reversed(cls.__mro__):
             if issubclass(parent, Example) and parent is not Example:
-                for name, annotation in inspect.get_annotations(parent).items():
-                    where = f"{parent.__name__}.{name}"
-                    if not name.startswith("_") and not _is_class_variable(
-                        hint := _resolved(parent, annotation, where)
-                    ):
-                        declared[name] = _understood(hint, name, where)
-        cls._declared = declared
-    return cls._declared
+                if parent._own is None:
+                    module = sys.modules.get(parent.__module__)
+                    parent._own = _own_fields(parent, {} if module is None else vars(module))
+                declared.update(parent._own)
+        cls._all = declared
+    return cls._all
 
 
-def _resolved(cls: type, annotation: Any, where: str) -> Any:
+def _own_fields(cls: type[Example], names: dict[str, Any]) -> dict[str, _Declared]:
+    """The fields that the class itself declares."""
+    fields = {}
+    for name, annotation in inspect.get_annotations(cls).items():
+        where = f"{cls.__name__}.{name}"
+        if not name.startswith("_") and not _is_class_variable(hint := _resolved(cls, annotation, names, where)):
+            fields[name] = _understood(hint, name, where)
+    return fields
+
+
+def _resolved(cls: type[Example], annotation: Any, names: dict[str, Any], where: str) -> Any:
     """The annotation itself, where `from __future__ import annotations` made a text of it."""
-    names = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
     holder = type(cls.__name__, (), {"__annotations__": {"it": annotation}})
     try:
         return typing.get_type_hints(holder, names, dict(vars(cls)), include_extras=True)["it"]
     except NameError as error:
-        raise SchemaError(
+        raise _UnknownNameError(
             f"cannot read the annotation {annotation}: {error}",
             where,
-            "Import or define the name at the top of the module, not inside a function or under TYPE_CHECKING",
+            "Import or define the name at the top of the module, and not under TYPE_CHECKING",
         ) from None
     except (TypeError, SyntaxError) as error:
         raise SchemaError(f"expected a type, got {annotation!r}: {error}", where) from None
