@@ -31,20 +31,21 @@ impl Walked<'_, '_> {
         self.lane(column).append(out)
     }
 
-    /// The size of a column whose rows are all there and of one length: what [`Walked::fill`] needs.
+    /// The size of a column whose rows are all there and of one length: what [`Walked::fill`] needs. `None` also when
+    /// the records can't hold that much, so that nobody makes room in vain: [`Walked::column`] says why.
     pub fn fixed_bytes(&self, column: usize) -> Option<usize> {
         let spec = &self.plan.specs()[column];
         if spec.missing == Missing::Mask {
             return None;
         }
-        spec.row_bytes()?.checked_mul(self.rows)
+        let bytes = spec.row_bytes()?.checked_mul(self.rows)?;
+        self.lane(column).check_sizes().ok()?;
+        Some(bytes)
     }
 
     /// Decodes a column of [`Walked::fixed_bytes`] into `out`, which must have that size and be aligned for the dtype.
     pub fn fill(&self, column: usize, out: &mut [u8]) -> Result<()> {
-        let lane = self.lane(column);
-        lane.check_sizes()?;
-        lane.fill_rows(out, None)
+        self.lane(column).fill_rows(out, None)
     }
 
     fn lane(&self, column: usize) -> Lane<'_, '_> {
@@ -508,7 +509,9 @@ mod tests {
             let plan = Plan::new(vec![Spec { encoding, ..spec("a", Dtype::Int64, Some(MAX_ROW_BYTES / 8)) }]).unwrap();
             for record in records {
                 let rows = vec![record; 1 << 16];
-                let error = walk(&plan, rows.into_iter()).unwrap().column(0).unwrap_err();
+                let walked = walk(&plan, rows.into_iter()).unwrap();
+                assert_eq!(walked.fixed_bytes(0), None, "{record:?}");
+                let error = walked.column(0).unwrap_err();
                 assert_eq!((error.record(), error.field()), (Some(0), Some("a")), "{record:?}");
             }
         }
