@@ -109,6 +109,13 @@ CASES = [
     ),
     Case("a varint of 11 bytes", example(entry(b"a", field(3, field(1, b"\xff" * 10 + b"\x01")))), ERROR, ERROR),
     Case("a key that is not UTF-8", example(entry(b"\xff", ints(1)), entry(b"a", ints(7))), ERROR, [7]),
+    Case("two keys", example(field(1, field(1, b"b") + field(1, b"a") + field(2, ints(7)))), [7], ERROR),
+    Case(
+        "two keys, one not UTF-8",
+        example(field(1, field(1, b"\xff") + field(1, b"a") + field(2, ints(7)))),
+        ERROR,
+        ERROR,
+    ),
 ]
 
 
@@ -120,7 +127,7 @@ def read_with_tensorflow(record: bytes, kind: str) -> Any:
     dtype = {INTS: tf.int64, FLOATS: tf.float32, BYTES: tf.string}[kind]
     try:
         values = tf.io.parse_single_example(record, {"a": tf.io.VarLenFeature(dtype)})["a"].values.numpy().tolist()
-    except tf.errors.InvalidArgumentError:
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError):  # it may fail to show what it refuses
         return ERROR
     if values:
         return values
