@@ -394,6 +394,16 @@ def test_defaults_fill_in_for_what_is_missing() -> None:
     assert not isinstance(batch["n"], np.ma.MaskedArray)
 
 
+def test_columns_of_optional_fields_may_be_left_out() -> None:
+    codec = ps.Codec({"a": "int64?", "b": "int64", "c": "list[list[str]]?", "d": ps.Field(dtype="str", default="x")})
+    records = codec.encode({"b": [1, 2]})
+    assert list(records) == list(codec.encode_examples([{"b": 1}, {"b": 2}]))
+    assert plain(codec.decode(records)) == {"a": [None, None], "b": [1, 2], "c": [None, None], "d": ["x", "x"]}
+    assert list(codec.encode({"a": [1, None], "b": [1, 2]})) == list(
+        codec.encode_examples([{"a": 1, "b": 1}, {"b": 2}])
+    )
+
+
 # bfloat16
 
 

@@ -76,7 +76,10 @@ class Codec:
     # Examples to records
 
     def encode(self, columns: Mapping[str, Any], *, threads: int | None = None) -> Records:
-        """A batch of columns as records. Arrays must have the fields' dtypes, or ones that lose nothing in them."""
+        """A batch of columns as records. Arrays must have the fields' dtypes, or ones that lose nothing in them.
+
+        The column of an optional field may be left out: all rows lack it then.
+        """
         parts, rows = self._parts(columns)
         return self._plan.encode(parts, rows, threads or default_threads())
 
@@ -91,17 +94,20 @@ class Codec:
         parts: list[Parts] = []
         lengths: dict[str, list[Array]] = {}
         for name, each in self._layouts.items():
-            found = rows_in(flat[name], name, str(each.field))
-            rows = found if rows is None else rows
-            if found != rows:
-                raise SchemaError(f"expected {rows} rows, as other columns have, got {found}", name)
-            own = each.parts(flat[name], rows)
+            if flat[name] is not None or not each.field.optional:
+                found = rows_in(flat[name], name, str(each.field))
+                rows = found if rows is None else rows
+                if found != rows:
+                    raise SchemaError(f"expected {rows} rows, as other columns have, got {found}", name)
+        rows = rows or 0
+        for name, each in self._layouts.items():
+            own = each.gather([None] * rows) if flat[name] is None else each.parts(flat[name], rows)
             parts += own
             if own[0][3] is None:  # the lists of rows that are missing have no length to compare
                 lengths[name] = each.lengths(own)
         if self._nested:
             _check_sequences(self.schema, lengths)
-        return parts, rows or 0
+        return parts, rows
 
     def _rows(self, examples: Iterable[Mapping[str, Any]]) -> tuple[list[Any], Any]:
         """Examples as flat dicts by column, and what the core calls for a value that is not of its column's type."""
