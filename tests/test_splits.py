@@ -238,7 +238,7 @@ def test_a_group_is_its_value_and_not_its_type() -> None:
         assert len({name for name, part in parts.items() if (part.indices < len(forms)).any()}) == 1
 
 
-@pytest.mark.parametrize("value", [None, float("nan"), np.datetime64("NaT"), np.ma.masked])
+@pytest.mark.parametrize("value", [None, float("nan"), np.datetime64("NaT", "s"), np.ma.masked])
 def test_a_missing_group_is_an_error(value: Any) -> None:
     with pytest.raises(SchemaError, match="expected a value in 'id', got nothing - at example 1"):
         split([{"id": 1}, {"id": value}], group="id", train=1.0)
@@ -334,7 +334,7 @@ def test_times_and_numbers_of_all_kinds(before: Any, after: Any, cut: Any) -> No
         ("2020-13-01", "2020", "expected a date"),
         (2019, "2020", "expected a date, got 2019 - at example 0. Give the cut as a number too"),
         (None, "2020", "expected a date, got None"),
-        (np.datetime64("NaT"), "2020", "expected a date"),
+        (np.datetime64("NaT", "s"), "2020", "expected a date"),
         ("2019", 2020, "expected a number, as the cut is one, got '2019'"),
         (float("nan"), 2020, "expected a number"),
         (True, 2020, "expected a number"),

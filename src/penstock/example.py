@@ -101,6 +101,7 @@ class Example:
 
     _own: ClassVar[dict[str, _Declared] | None] = None
     _all: ClassVar[dict[str, _Declared] | None] = None
+    _key_field: ClassVar[str | None] = None
     _schema: ClassVar[Schema | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -140,9 +141,8 @@ class Example:
             """Only called for what is not set."""
             declared = {} if name.startswith("__") else _fields_of(type(self))
             if name == "key":
-                first = (n for n, field in declared.items() if field.stored is None and field.kind is str)
-                name = "key" if "key" in declared else next(first, "")
-                return getattr(self, name, None) if name and name != "key" else None
+                field = type(self)._key_field
+                return getattr(self, field, None) if field else None
             if name not in declared:
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
             if declared[name].optional:
@@ -239,6 +239,8 @@ def _fields_of(cls: type[Example]) -> dict[str, _Declared]:
                     module = sys.modules.get(parent.__module__)
                     parent._own = _own_fields(parent, {} if module is None else vars(module))
                 declared.update(parent._own)
+        texts = (name for name, field in declared.items() if field.stored is None and field.kind is str)
+        cls._key_field = None if "key" in declared else next(texts, None)
         cls._all = declared
     return cls._all
 

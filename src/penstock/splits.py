@@ -38,8 +38,8 @@ from .subset import (
     column_of,
     is_listed,
     is_table,
-    key_of,
     keyed,
+    keys_of,
     place_of,
     value_of,
     view,
@@ -172,7 +172,7 @@ class Rule:
         value = key if self.column is None else value_of(example, self.column, where)
         return self.name_of(value, where)
 
-    def name_of(self, value: Any, where: str) -> str:
+    def name_of(self, value: Any, where: str = "") -> str:
         """The split for a key, or for the value of the rule's column."""
         if self.kind in ("time", "number"):
             return self.names[bisect_right(self.bounds, moment(value, self.kind == "time", where))]
@@ -191,33 +191,45 @@ class Rule:
 
 def _assigned(source: Any, rule: Rule) -> tuple[tuple[str, ...], Array]:
     """The splits' names, and the number of each example's split."""
-    values = column_of(source, rule.column) if rule.column else (key_of(source, i) for i in range(len(source)))
+    values = column_of(source, rule.column) if rule.column else keys_of(source)
     known: dict[Any, str] = {}
     found: list[str] = []
     for index, value in enumerate(values):
-        try:
-            name = known[type(value), value]
-        except (KeyError, TypeError):
-            name = rule.name_of(value, place_of(source, index))
+        name = known.get((type(value), value)) if isinstance(value, (str, bytes, int)) else None
+        if name is None:
+            try:
+                name = rule.name_of(value)
+            except SchemaError:
+                rule.name_of(value, place_of(source, index))  # again, to say where
+                raise
             if rule.column and isinstance(value, (str, bytes, int)):  # values repeat, keys do not
                 known[type(value), value] = name
         found.append(name)
-    names = rule.names or tuple(sorted(set(found), key=lambda name: (name != "train", name)))
+    names = rule.names or tuple(sorted(set(found), key=_train_first))
     numbers = {name: number for number, name in enumerate(names)}
-    return names, np.array([numbers[name] for name in found], dtype=np.int64)
+    return names, np.fromiter(map(numbers.__getitem__, found), np.int64, len(found))
+
+
+def _train_first(name: str) -> tuple[bool, str]:
+    return name != "train", name
 
 
 def _stratified(source: Any, rule: Rule, labels: Sequence[Any], ratios: list[float]) -> Array:
     """Each label's examples, sorted by their hash, are dealt out by counts."""
     strata: dict[bytes | None, list[tuple[int, bytes, int]]] = {}
-    for index, label in enumerate(labels):
-        key = key_of(source, index).encode("utf-8", "surrogatepass")
-        strata.setdefault(_text(label, place_of(source, index)), []).append((rule.hash(key), key, index))
+    for index, (key, label) in enumerate(zip(keys_of(source), labels, strict=True)):
+        data = key.encode("utf-8", "surrogatepass")
+        try:
+            stratum = _text(label)
+        except SchemaError:
+            _text(label, place_of(source, index))
+            raise
+        strata.setdefault(stratum, []).append((rule.hash(data), data, index))
     numbers = np.empty(len(labels), dtype=np.int64)
-    for label, members in strata.items():
+    for stratum, members in strata.items():
         indices = [index for _, _, index in sorted(members)]
-        counts = _counts(len(indices), ratios, [rule.hash(b"%s/%d" % (label or b"", n)) for n in range(len(ratios))])
-        numbers[indices] = np.repeat(np.arange(len(ratios)), counts)
+        ties = [rule.hash(b"%s/%d" % (stratum or b"", n)) for n in range(len(ratios))]
+        numbers[indices] = np.repeat(np.arange(len(ratios)), _counts(len(indices), ratios, ties))
     return numbers
 
 
@@ -250,7 +262,7 @@ def _split_stream(source: Any, rule: Rule, stratify: str | None) -> Splits:
     if not names:  # the column names them: a pass to find them
         if isinstance(source, Iterator):
             raise SchemaError("expected a stream that can start again, got one that runs once", hint=RESTART)
-        names = tuple(sorted({rule(key, item, key) for key, item in keyed(source)}, key=lambda n: (n != "train", n)))
+        names = tuple(sorted({rule(key, item, key) for key, item in keyed(source)}, key=_train_first))
     return Splits({name: StreamSubset(source, rule, name) for name in names})
 
 
@@ -321,8 +333,10 @@ def _cuts(cut: Any) -> tuple[str, tuple[str, ...], tuple[Any, ...]]:
     return "time" if times else "number", names, tuple(moments)
 
 
-def _text(value: Any, where: str) -> bytes | None:
+def _text(value: Any, where: str = "") -> bytes | None:
     """What is hashed for a value; None for a missing one."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
     if value is np.ma.masked:
         return None
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and not value.ndim):

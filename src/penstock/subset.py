@@ -153,6 +153,15 @@ def _own_key(example: Any) -> str | None:
     return None if key is None or callable(key) else str(key)
 
 
+def keys_of(source: Any) -> Iterable[str]:
+    """The keys of all examples, in order."""
+    if callable(getattr(source, "key", None)):
+        return map(str, map(source.key, range(len(source))))
+    if isinstance(source, (list, tuple)):
+        return (str(index) if key is None else key for index, key in enumerate(map(_own_key, source)))
+    return map(str, range(len(source)))
+
+
 def place_of(source: Any, index: int) -> str:
     if callable(getattr(source, "place", None)):
         return str(source.place(index))
