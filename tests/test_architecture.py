@@ -22,7 +22,8 @@ LAYERS: list[set[str]] = [
     {"field"},
     {"columns", "schema", "inference", "storage", "example", "tfds"},
     {"moments", "subset"},
-    {"records", "manifest", "sources", "splits"},
+    {"records", "manifest"},
+    {"splits", "sources"},
     {"build", "load"},
     {"frameworks", "compat", "recipes"},
     {"cli"},
@@ -31,7 +32,7 @@ MAY_IMPORT_CORE = {"records", "build", "load"}
 BASE_PACKAGES = {"numpy"}
 CLI_PACKAGES = BASE_PACKAGES | {"click", "rich"}
 # Packages of an extra, each with the one place that imports it (inside a function: never when penstock is imported).
-OPTIONAL_PACKAGES = {"ml_dtypes": {"columns", "field", "records"}}
+OPTIONAL_PACKAGES = {"ml_dtypes": {"columns", "field", "records"}, "pyarrow": {"sources"}}
 
 PUBLIC = [
     "Bytes", "Codec", "CorruptionError", "Field", "IndexMismatchError", "MissingDependencyError", "NotFoundError",

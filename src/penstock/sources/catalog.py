@@ -1,0 +1,348 @@
+"""Catalogs: CSV, JSON lines and JSON files whose rows are examples, or name the files that make them up."""
+
+from __future__ import annotations
+
+import json as json_format
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..columns import Array
+from ..errors import CorruptionError, SchemaError
+from ..schema import Schema
+from ..splits import Splits
+from ..subset import view
+from .cells import read_columns
+from .files import PathLike, files_named, not_text, read_file, read_text, stamp_of
+from .listed import Listed, Load, Loading, check_columns, image_columns, position, split_rows
+from .table import Origin, Table
+
+LINE_BLOCK = 16 << 20  # bytes read at once in search of line breaks
+
+Keys = str | Sequence[str] | None
+Images = str | Mapping[str, str] | None
+
+
+def csv(
+    pattern: PathLike,
+    *,
+    image: Images = None,
+    load: Load | None = None,
+    split: str | None = None,
+    key: Keys = None,
+    delimiter: str = ",",
+    root: PathLike | None = None,
+) -> Table | Loading | Splits:
+    """The rows of CSV files, each column with the type that all of its cells have.
+
+    image      a column of paths: its images become the field "image"; {"image": "filename", "mask": "mask"} for more
+    load       a function that gets each row as a dict, images loaded, and returns the example
+    split      a column that names the split of each row
+    key        a column, or some, whose values name each row; otherwise the image's path, or the row's number
+    root       the folder that paths are relative to; otherwise that of the CSV file
+    """
+    files = files_named(pattern, (".csv", ".tsv"))
+    images = image_columns(image)
+    keys = _keys(key, images)
+    texts = [*images.values(), *([split] if split else [])]
+    columns, lines = read_columns(files, delimiter, texts)
+    check_columns([*texts, *keys], list(columns), files[0])
+    origin = Origin(files, [len(each) for each in lines], lines)
+    kept = {name: column for name, column in columns.items() if name != split or name in keys}
+    source: Table | Loading = Table(kept, key=keys, origin=origin)
+    if images or load is not None:
+        source = Loading(source, images, Folders(origin) if root is None else os.fspath(root), load)
+    return source if split is None else _by_split(source, columns[split].to_list(), files[0])
+
+
+def jsonl(
+    pattern: PathLike,
+    *,
+    image: Images = None,
+    load: Load | None = None,
+    split: str | None = None,
+    key: Keys = None,
+    root: PathLike | None = None,
+) -> Listed | Splits:
+    """The objects of JSON lines files. Only the places of lines are kept; a line is parsed when it is loaded.
+
+    The options are those of `csv`. With `image`, `split` or `key` every line is parsed once while listing.
+    """
+    files = files_named(pattern, (".jsonl", ".ndjson"))
+    return _catalog(Lines(files), files, image, load, split, key, root)
+
+
+def json(
+    pattern: PathLike,
+    *,
+    image: Images = None,
+    load: Load | None = None,
+    split: str | None = None,
+    key: Keys = None,
+    root: PathLike | None = None,
+) -> Listed | Splits:
+    """The objects of JSON files: a list of objects, or an object of objects whose names are their keys.
+
+    The options are those of `csv`.
+    """
+    files = files_named(pattern, (".json",))
+    return _catalog(Objects(files), files, image, load, split, key, root)
+
+
+class Lines:
+    """The lines of JSON lines files that hold something."""
+
+    schema: Schema | None = None
+
+    def __init__(self, files: Sequence[str]) -> None:
+        starts, ends, lines = zip(*map(_line_places, files), strict=True)
+        self.starts: Array = np.concatenate(starts)
+        self.ends: Array = np.concatenate(ends)
+        self.origin = Origin(files, [len(each) for each in lines], lines)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __repr__(self) -> str:
+        return f"Lines({len(self)} of {', '.join(self.origin.names[:3])})"
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        index = position(index, len(self))
+        path = self.origin.files[self.origin.file(index)[0]]
+        start, end = int(self.starts[index]), int(self.ends[index])
+        try:
+            with open(path, "rb", buffering=0) as file:
+                file.seek(start)
+                data = file.read(end - start)
+        except OSError:
+            data = read_file(path)[start:end]  # which says what is wrong
+        if len(data) != end - start:
+            raise CorruptionError("expected the line that was there before, got the end of the file", self.place(index))
+        return _parse_row(data, self.place(index))
+
+    def key(self, index: int) -> str:
+        """The number of the line among those that hold something."""
+        return self.origin.key(position(index, len(self)))
+
+    def place(self, index: int) -> str:
+        """File and line."""
+        return self.origin.place(position(index, len(self)))
+
+    def stamp(self, index: int) -> str:
+        """That of the file."""
+        return stamp_of(self.origin.files[self.origin.file(position(index, len(self)))[0]])
+
+
+class Objects:
+    """The objects of JSON files, in memory."""
+
+    schema: Schema | None = None
+
+    def __init__(self, files: Sequence[str]) -> None:
+        self.items: list[dict[str, Any]] = []
+        self.names: list[str] | None = None
+        counts = []
+        for path in files:
+            names, items = read_objects(path)
+            if path != files[0] and (names is None) != (self.names is None):
+                raise SchemaError("expected lists in all files, or objects in all, got both", path)
+            self.names = names if self.names is None else [*self.names, *(names or ())]
+            self.items += items
+            counts.append(len(items))
+        self.origin = Origin(files, counts)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __repr__(self) -> str:
+        return f"Objects({len(self)} of {', '.join(self.origin.names[:3])})"
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.items[position(index, len(self))]
+
+    def key(self, index: int) -> str:
+        """The object's name, or its number in the list."""
+        return self.origin.key(position(index, len(self))) if self.names is None else self.names[index]
+
+    def place(self, index: int) -> str:
+        """File and name, or number."""
+        index = position(index, len(self))
+        at, row = self.origin.file(index)
+        return f"{self.origin.files[at]}[{row if self.names is None else repr(self.names[index])}]"
+
+    def stamp(self, index: int) -> str:
+        """That of the file."""
+        return stamp_of(self.origin.files[self.origin.file(position(index, len(self)))[0]])
+
+
+class Keyed:
+    """Rows of a catalog under keys that were taken from them, without the columns that they were listed for."""
+
+    schema: Schema | None = None
+
+    def __init__(self, rows: Listed, keys: list[str] | None, without: str | None) -> None:
+        self.rows = rows
+        self.keys = keys
+        self.without = without
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return repr(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {name: value for name, value in self.rows[index].items() if name != self.without}
+
+    def key(self, index: int) -> str:
+        """The key from the row, or the catalog's."""
+        return self.rows.key(index) if self.keys is None else self.keys[position(index, len(self))]
+
+    def place(self, index: int) -> str:
+        """The catalog's."""
+        return self.rows.place(index)
+
+    def stamp(self, index: int) -> str:
+        """The catalog's."""
+        return self.rows.stamp(index)
+
+
+class Folders:
+    """The folder of the file that each row of a catalog comes from."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.folders = [os.path.dirname(path) or os.curdir for path in origin.files]
+        self.origin = origin
+
+    def __call__(self, index: int) -> str:
+        return self.folders[self.origin.file(index)[0]]
+
+
+def _catalog(
+    rows: Lines | Objects,
+    files: Sequence[str],
+    image: Images,
+    load: Load | None,
+    split: str | None,
+    key: Keys,
+    root: PathLike | None,
+) -> Listed | Splits:
+    images = image_columns(image)
+    keys = _keys(key, images if not isinstance(rows, Objects) or rows.names is None else {})
+    source: Listed = rows
+    splits = None
+    if keys or split is not None:
+        names, splits = _listed_values(rows, keys, split)
+        source = Keyed(rows, names if keys else None, None if split in keys else split)
+    if images or load is not None:
+        folder = Folders(rows.origin) if root is None else os.fspath(root)
+        source = Loading(source, images, folder, load)
+    if split is None or splits is None:
+        return source
+    return _by_split(source, splits, files[0])
+
+
+def _by_split(source: Listed, names: Sequence[Any], where: str) -> Splits:
+    return Splits({name: view(source, rows) for name, rows in split_rows(names, where).items()})
+
+
+def _listed_values(rows: Listed, keys: Sequence[str], split: str | None) -> tuple[list[str], list[Any]]:
+    """The keys and the splits that all rows name."""
+    names: list[str] = []
+    splits: list[Any] = []
+    for index in range(len(rows)):
+        row = rows[index]
+        values = [row.get(name) for name in keys]
+        for name, value in zip(keys, values, strict=True):
+            if isinstance(value, (bool, float, list, dict)) or value in (None, ""):
+                got = "nothing" if value in (None, "") else type(value).__name__
+                raise SchemaError(f"expected a text or an int in {name!r}, got {got}", rows.place(index))
+        names.append("/".join(map(str, values)))
+        splits.append(None if split is None else row.get(split))
+    return names, splits
+
+
+def _keys(key: Keys, images: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that name a row: as given, or the paths of its images."""
+    if key is None:
+        return tuple(images.values())[:1]
+    return (key,) if isinstance(key, str) else tuple(key)
+
+
+# JSON
+
+
+def read_objects(path: str) -> tuple[list[str] | None, list[dict[str, Any]]]:
+    """The objects of a JSON file, with their names if it is an object of objects."""
+    data = parse_json(read_text(path), path)
+    if isinstance(data, dict) and data and all(isinstance(item, dict) for item in data.values()):
+        return list(data), list(data.values())
+    if isinstance(data, list) and all(isinstance(item, dict) for item in data):
+        return None, data
+    got = f"a list with {_kind(next(i for i in data if not isinstance(i, dict)))}" if isinstance(data, list) else (
+        f"an object with {', '.join(map(repr, list(data)[:3])) or 'nothing'}" if isinstance(data, dict) else _kind(data)
+    )  # fmt: skip
+    raise SchemaError(f"expected a list of objects, or an object of objects, got {got}", path)
+
+
+def parse_json(text: str, path: str, line: int | None = None) -> Any:
+    """The value of a JSON text; the error names the line."""
+    try:
+        return json_format.loads(text, object_pairs_hook=_once)
+    except json_format.JSONDecodeError as error:
+        problem, line = f"{error.msg} in column {error.colno}", line or error.lineno
+    except (ValueError, RecursionError) as error:
+        deep = isinstance(error, RecursionError)
+        problem = "lists or objects too deep within each other" if deep else str(error)
+    raise CorruptionError(f"expected JSON, got {problem}", path if line is None else f"{path}:{line}")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {twice!r} twice in one object")
+    return found
+
+
+def _parse_row(data: bytes, place: str) -> dict[str, Any]:
+    path, _, line = place.rpartition(":")
+    try:
+        row = parse_json(data.decode("utf-8"), path, int(line))
+    except UnicodeDecodeError as error:
+        raise not_text(place, error) from None
+    if not isinstance(row, dict):
+        raise SchemaError(f"expected an object, got {_kind(row)}", place)
+    return row
+
+
+def _kind(value: Any) -> str:
+    return {dict: "an object", list: "a list", str: "a text", type(None): "null", bool: "a bool"}.get(
+        type(value), "a number"
+    )
+
+
+def _line_places(path: str) -> tuple[Array, Array, Array]:
+    """Where each line that holds something begins and ends, and its number."""
+    breaks = []
+    size = 0
+    first = b""
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(LINE_BLOCK):
+                first = first or block[:3]
+                breaks.append(np.flatnonzero(np.frombuffer(block, np.uint8) == 10) + size)
+                size += len(block)
+            ends = np.concatenate([*breaks, [size]]).astype(np.int64)
+            starts = np.concatenate([[3 if first == b"\xef\xbb\xbf" else 0], ends[:-1] + 1])
+            filled = ends > starts
+            for at in np.flatnonzero(filled & (ends - starts <= 8)).tolist():  # so short that it may be blank
+                file.seek(int(starts[at]))
+                filled[at] = bool(file.read(int(ends[at] - starts[at])).strip())
+    except OSError:
+        read_file(path)  # which says what is wrong
+        raise
+    return starts[filled], ends[filled], np.flatnonzero(filled) + 1

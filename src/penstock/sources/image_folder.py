@@ -1,0 +1,190 @@
+"""Folders of images: photos/train/cat/1.jpg, or photos/cat/1.jpg."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..columns import Array
+from ..errors import SchemaError, StorageError
+from ..field import Field
+from ..schema import Schema
+from ..splits import Splits
+from ..storage import expand
+from .files import IMAGE_SUFFIXES, PathLike, entries, has_suffix, read_file, stamp_of
+from .images import check_image
+from .listed import position, split_order
+
+SPLIT_NAMES = ("train", "training", "val", "valid", "validation", "eval", "test", "testing", "dev")
+
+_OTHER_IMAGES = (".tif", ".tiff", ".heic", ".heif", ".avif", ".jxl", ".jp2", ".ppm", ".pgm")
+_EXPECTED = "expected root/class/*.jpg or root/split/class/*.jpg"
+
+_Folders = dict[str, list[str]]  # a folder's path below the root -> the images in it
+
+
+class ImageFolder:
+    """Images with the label that their folder names. Only names are read until an example is loaded."""
+
+    def __init__(self, root: str, names: list[str], labels: Array, schema: Schema) -> None:
+        self.root = root
+        self.names = names
+        self.labels = labels
+        self.schema = schema
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        return f"ImageFolder({self.root!r}: {len(self)} images)"
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        index = position(index, len(self))
+        path = self.place(index)
+        data = read_file(path)
+        check_image(data, path)
+        image, label = self.schema
+        return {image: data, label: int(self.labels[index])}
+
+    def column(self, name: str) -> Any:
+        """The labels are known without loading."""
+        return self.labels if name == list(self.schema)[1] else None
+
+    def key(self, index: int) -> str:
+        """The path below the root."""
+        return self.names[index]
+
+    def place(self, index: int) -> str:
+        """The path."""
+        return f"{self.root}/{self.names[index]}"
+
+    def stamp(self, index: int) -> str:
+        """Size and time of change of the file."""
+        return stamp_of(self.place(index))
+
+
+def image_folder(root: PathLike, *, image: str = "image", label: str = "label") -> ImageFolder | Splits:
+    """The images of `root/class/*` or `root/split/class/*`, as they are, with a label named by the class's folder.
+
+    Classes are sorted by name, and are the same in all splits. Hidden files and files that are no images are left out.
+    A pattern such as photos/**/*.jpg takes the images that it names.
+    """
+    if image == label:
+        raise SchemaError(f"expected two names for image and label, got {image!r} twice")
+    text = os.fspath(root)
+    pattern = not os.path.isdir(text) and (glob.has_magic(text) or "{" in text)
+    base, folders = _match(text) if pattern else (text, _walk(text))
+    base = base.rstrip("/") or "/"
+    split_level = _has_splits(folders, base)
+    classes = sorted({folder.rpartition("/")[2] for folder in folders})
+    empty = [name for name in classes if not any(f.rpartition("/")[2] == name and folders[f] for f in folders)]
+    if empty:
+        raise StorageError(f"expected images in each class's folder, got none for {', '.join(empty[:10])} - at {base}")
+    field = Field(dtype="int64", classes=tuple(classes))
+    schema = Schema({image: Field(dtype="bytes", kind="image"), label: field})
+    numbers = {name: number for number, name in enumerate(classes)}
+    if not split_level:
+        return _source(base, folders, numbers, schema)
+    splits: dict[str, _Folders] = {}
+    for folder, names in folders.items():
+        splits.setdefault(folder.partition("/")[0], {})[folder] = names
+    return Splits({name: _source(base, splits[name], numbers, schema) for name in sorted(splits, key=split_order)})
+
+
+def _source(base: str, folders: _Folders, numbers: dict[str, int], schema: Schema) -> ImageFolder:
+    names = [f"{folder}/{name}" for folder, below in folders.items() for name in below]
+    _check_text(names, base)
+    labels = [numbers[folder.rpartition("/")[2]] for folder in folders]
+    counts = [len(below) for below in folders.values()]
+    return ImageFolder(base, names, np.repeat(np.array(labels, dtype=np.int64), counts), schema)
+
+
+def _check_text(names: list[str], base: str) -> None:
+    """Keys are text: a name that is not UTF-8 has none."""
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        wrong = next(name for name in names if not _is_text(name))
+        raise SchemaError(f"expected file names in UTF-8, got {wrong!r}", base, "Rename the file") from None
+
+
+def _is_text(name: str) -> bool:
+    try:
+        return name.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
+def _walk(root: str) -> _Folders:
+    """The folders of images below the root, one or two levels down."""
+    folders: _Folders = {}
+    inner, images = _look(root)
+    if images:
+        folder = "folders beside images" if inner else "images without folders"
+        raise SchemaError(f"{_EXPECTED}, got {folder} ({images[0]})", root, "Each class has a folder of its own")
+    for name in inner:
+        below, images = _look(f"{root}/{name}")
+        if images or not below:
+            folders[name] = images
+        for child in below:
+            deeper, images = _look(f"{root}/{name}/{child}")
+            folders[f"{name}/{child}"] = images
+            if deeper:
+                raise SchemaError(f"{_EXPECTED}, got folders three levels deep ({name}/{child}/{deeper[0]})", root)
+    return folders
+
+
+def _look(folder: str) -> tuple[list[str], list[str]]:
+    """The folders and the images in a folder."""
+    folders, images = [], []
+    for entry in entries(folder):
+        if entry.is_dir():
+            folders.append(entry.name)
+        elif has_suffix(entry.name, IMAGE_SUFFIXES):
+            images.append(entry.name)
+        elif has_suffix(entry.name, _OTHER_IMAGES):
+            known = " ".join(suffix[1:] for suffix in IMAGE_SUFFIXES)
+            raise SchemaError(f"expected images of {known}, got {entry.name}", folder, "Convert it, or take it away")
+    return folders, images
+
+
+def _match(pattern: str) -> tuple[str, _Folders]:
+    """The folders of the images that a pattern names, below its part that is no pattern."""
+    fixed = pattern[: min(at for at in (pattern.find(sign) for sign in "*?[{") if at >= 0)]
+    base = os.path.dirname(fixed) or "."
+    folders: _Folders = {}
+    for path in sorted(expand(pattern)):
+        if has_suffix(path, IMAGE_SUFFIXES):
+            folder, name = os.path.split(os.path.relpath(path, base).replace(os.sep, "/"))
+            if not folder:
+                raise SchemaError(f"{_EXPECTED}, got images without folders ({name})", pattern)
+            if folder.count("/") > 1:
+                raise SchemaError(f"{_EXPECTED}, got folders three levels deep ({folder})", pattern)
+            folders.setdefault(folder, []).append(name)
+    return base, folders
+
+
+def _has_splits(folders: _Folders, root: str) -> bool:
+    """Whether the folders of images are two levels below the root."""
+    filled = [folder for folder, names in folders.items() if names]
+    if not filled:
+        raise StorageError(f"{_EXPECTED}, got no images - at {root}. Images end in {' '.join(IMAGE_SUFFIXES)}")
+    deep = [folder for folder in filled if "/" in folder]
+    flat = [folder for folder in filled if "/" not in folder]
+    if deep and flat:
+        raise SchemaError(f"{_EXPECTED}, got both: images in {flat[0]} and in {deep[0]}", root)
+    if flat and all(name.lower() in SPLIT_NAMES for name in flat):
+        got = f"images in {_some(flat)}, which are names of splits"
+        raise SchemaError(f"{_EXPECTED}, got {got}", root, "Put a folder for each class into them")
+    for folder in [folder for folder, names in folders.items() if not names and ("/" in folder) != bool(deep)]:
+        raise StorageError(f"{_EXPECTED}, got no images in {folder} - at {root}. Take the folder away")
+    return bool(deep)
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:5]) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "")

@@ -1,0 +1,163 @@
+"""What a listed source is, and an adapter: files loaded into the rows of one.
+
+A listed source knows its examples by number without loading them. Nothing has to inherit from `Listed`: whatever has
+a length and an index is listed, and the rest of the protocol is optional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..columns import Array
+from ..errors import RecordIndexError, SchemaError, name_known
+from ..field import Field
+from ..schema import Schema
+from .files import read_file, stamp_of, within
+from .images import check_image
+
+Load = Callable[[dict[str, Any]], Mapping[str, Any]]
+
+
+class Listed(Protocol):
+    """Examples that are known by number. `source[i]` loads one; everything else is cheap."""
+
+    @property
+    def schema(self) -> Schema | None:
+        """The fields that are known for sure, or None."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Mapping[str, Any]: ...
+
+    def key(self, index: int, /) -> str:
+        """What names the example, wherever it stands."""
+
+    def place(self, index: int, /) -> str:
+        """Where it comes from, for people."""
+
+    def stamp(self, index: int, /) -> str:
+        """Changes when the example's content does; empty when unknown."""
+
+
+def position(index: int, length: int) -> int:
+    """The index, counted from the end where it is negative."""
+    if not -length <= index < length:
+        raise RecordIndexError(f"example {index} is outside of a source of {length} examples")
+    return index % length
+
+
+class Loading:
+    """The rows of a listed source with files loaded into them.
+
+    images  field -> column: the column's path is replaced by the bytes of that image, as they are
+    root    the folder that paths are relative to and must stay in, one for all rows or one per row
+    load    called with each row, its images loaded; what it returns is the example
+    """
+
+    def __init__(
+        self, rows: Listed, images: Mapping[str, str], root: str | Callable[[int], str], load: Load | None = None
+    ) -> None:
+        self.rows = rows
+        self.images = dict(images)
+        self.root = root
+        self.load = load
+        self.schema = None if load is not None else self._known()
+
+    def _known(self) -> Schema:
+        fields: dict[str, Any] = {field: Field(dtype="bytes", kind="image") for field in self.images}
+        columns = set(self.images.values())
+        fields.update((name, node) for name, node in (self.rows.schema or {}).items() if name not in columns)
+        return Schema(fields)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"Loading({', '.join([*self.images, *(['load'] if self.load else [])])}, {self.rows!r})"
+
+    def __getitem__(self, index: int) -> Mapping[str, Any]:
+        index = position(index, len(self))
+        row = dict(self.rows[index])
+        loaded = {}
+        for field, column in self.images.items():
+            path = self._path(index, row, column)
+            loaded[field] = read_file(path, self.place(index))
+            check_image(loaded[field], path)
+        for column in self.images.values():
+            row.pop(column, None)
+        example = {**loaded, **row}
+        if self.load is None:
+            return example
+        result = self.load(example)
+        if not isinstance(result, Mapping) and not hasattr(result, "load"):
+            raise SchemaError(f"expected a dict from load(), got {type(result).__name__}", self.place(index))
+        return result
+
+    def column(self, name: str) -> Any:
+        """The values of a column of the rows, None where they would have to be loaded."""
+        if name in self.images or self.load is not None:
+            return None
+        columns = getattr(self.rows, "columns", {})
+        return columns.get(name)
+
+    def key(self, index: int) -> str:
+        """The row's own key."""
+        return self.rows.key(index)
+
+    def place(self, index: int) -> str:
+        """The row's own place."""
+        return self.rows.place(index)
+
+    def stamp(self, index: int) -> str:
+        """That of the row and of each of its images."""
+        index = position(index, len(self))
+        parts = [self.rows.stamp(index)]
+        if self.images:
+            row = self.rows[index]
+            parts += [stamp_of(self._path(index, row, column)) for column in self.images.values()]
+        return " ".join(parts)
+
+    def _path(self, index: int, row: Mapping[str, Any], column: str) -> str:
+        name = row.get(column)
+        if not isinstance(name, str) or not name:
+            got = "nothing" if not name else type(name).__name__
+            raise SchemaError(f"expected a path in {column!r}, got {got}", self.rows.place(index))
+        root = self.root if isinstance(self.root, str) else self.root(index)
+        return within(root, name, self.rows.place(index))
+
+
+def image_columns(image: str | Mapping[str, str] | None) -> dict[str, str]:
+    """Which field is loaded from which column: "filename" stands for {"image": "filename"}."""
+    if image is None:
+        return {}
+    if isinstance(image, str):
+        return {"image": image}
+    if isinstance(image, Mapping) and all(isinstance(word, str) for pair in image.items() for word in pair):
+        return dict(image)
+    raise SchemaError(f"expected image as a column or a dict of field: column, got {image!r}")
+
+
+def check_columns(wanted: Sequence[str], known: Sequence[str], where: str) -> None:
+    """The columns that options name are there."""
+    for name in wanted:
+        if name not in known:
+            raise SchemaError(f"no column {name!r}", where, name_known(name, known, "columns"))
+
+
+def split_rows(names: Sequence[Any], where: str) -> dict[str, Array]:
+    """The rows of each split, by the split that a column names."""
+    rows: dict[str, list[int]] = {}
+    for number, name in enumerate(names):
+        if not isinstance(name, str) or not name:
+            got = "nothing" if name is None or name == "" else repr(name)
+            raise SchemaError(f"expected the name of a split, got {got}", f"{where}, row {number}")
+        rows.setdefault(name, []).append(number)
+    return {name: np.array(rows[name], dtype=np.int64) for name in sorted(rows, key=split_order)}
+
+
+def split_order(name: str) -> tuple[bool, str]:
+    """Splits come by name, after train."""
+    return name != "train", name

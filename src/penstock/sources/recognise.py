@@ -1,0 +1,120 @@
+"""What a path on the command line is: the source that reads it, or an error that lists the choices."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from ..errors import NotFoundError, PenstockError, SchemaError
+from ..records.peek import first_records
+from ..storage import expand
+from .files import IMAGE_SUFFIXES, PathLike, entries, has_suffix
+from .tfrecords import is_tfrecord_name
+from .voc import ANNOTATIONS, IMAGES, MASKS
+
+UNDERSTOOD = """
+  root/class/*.jpg, root/split/class/*.jpg     image_folder
+  JPEGImages/ and Annotations/                 voc_detection
+  JPEGImages/ and SegmentationClass/           voc_segmentation
+  train.csv beside train/                      image_classification
+  train.json of {id: {"text", "label"}}        text_classification
+  *.csv, *.jsonl, *.json, *.parquet            csv, jsonl, json, parquet
+  *.tfrecord                                   tfrecords"""
+
+_FILES = {
+    "csv": (".csv", ".tsv"),
+    "jsonl": (".jsonl", ".ndjson"),
+    "json": (".json",),
+    "parquet": (".parquet",),
+    "image_folder": IMAGE_SUFFIXES,
+}
+_HEAD = 1 << 14  # bytes of a JSON file that are looked at
+_KEYED_TEXT = re.compile(rb'\s*\{\s*"[^"]*"\s*:\s*\{.*?"text"\s*:', re.DOTALL)
+_COCO = re.compile(rb'"(?:annotations|categories|images)"\s*:\s*\[')
+
+
+def recognise(path: PathLike) -> tuple[str, str]:
+    """The name of the source function that reads a path, and why it is that one."""
+    text = os.fspath(path)
+    found = dict(_in_folder(text)) if os.path.isdir(text) else dict(_in_files(text))
+    if len(found) == 1:
+        return next(iter(found.items()))
+    if not found:
+        raise SchemaError(f"expected one of the layouts below, got none of them - at {text}{UNDERSTOOD}")
+    choices = "".join(f"\n  {name}: {why}" for name, why in found.items())
+    raise SchemaError(f"expected one kind of source, got {len(found)} - at {text}. Say which it is:{choices}")
+
+
+def _in_folder(root: str) -> Iterator[tuple[str, str]]:
+    listed = entries(root)
+    folders = {entry.name for entry in listed if entry.is_dir()}
+    files = [entry.name for entry in listed if not entry.is_dir()]
+    if IMAGES in folders and folders & {ANNOTATIONS, MASKS}:
+        if ANNOTATIONS in folders:
+            yield "voc_detection", f"it has {IMAGES}/ and {ANNOTATIONS}/"
+        if MASKS in folders:
+            yield "voc_segmentation", f"it has {IMAGES}/ and {MASKS}/"
+        return
+    catalogs = [name for name in files if has_suffix(name, (".csv",)) and name[: -len(".csv")] in folders]
+    if catalogs:
+        yield "image_classification", f"it has {catalogs[0]} beside {catalogs[0][: -len('.csv')]}/"
+    elif images := _first_image(root, sorted(folders)):
+        yield "image_folder", f"it has images in folders: {images}"
+    records = [name for name in files if is_tfrecord_name(name)]
+    if records:
+        yield "tfrecords", f"it has TFRecord files: {records[0]}"
+        return  # JSON beside them is what was written about them
+    for name, suffixes in _FILES.items():
+        first = next((file for file in files if has_suffix(file, suffixes) and file not in catalogs), None)
+        if first is None or name == "image_folder":
+            continue
+        if name == "json" and _KEYED_TEXT.match(_head(os.path.join(root, first))):
+            yield "text_classification", f"it has texts with ids: {first}"
+        else:
+            yield name, f"it has {first}"
+
+
+def _first_image(root: str, folders: list[str], depth: int = 2) -> str:
+    """An image one or two folders down, by its path below the root, or nothing."""
+    for folder in folders:
+        below = entries(os.path.join(root, folder))
+        for entry in below:
+            if has_suffix(entry.name, IMAGE_SUFFIXES) and not entry.is_dir():
+                return f"{folder}/{entry.name}"
+        if depth > 1:
+            deeper = [f"{folder}/{entry.name}" for entry in below if entry.is_dir()]
+            if found := _first_image(root, deeper, depth - 1):
+                return found
+    return ""
+
+
+def _in_files(pattern: str) -> Iterator[tuple[str, str]]:
+    files = expand(pattern)
+    if not os.path.lexists(files[0]):
+        raise NotFoundError(f"expected a file or a folder, got nothing at {pattern}")
+    for name, suffixes in _FILES.items():
+        matching = [path for path in files if has_suffix(path, suffixes)]
+        if not matching or (name == "image_folder" and len(files) == 1):
+            continue
+        if name == "json" and _COCO.search(_head(matching[0])):
+            hint = "Call coco(images, annotations): it needs the folder of the images too"
+            raise SchemaError("expected a catalog, got annotations of COCO", matching[0], hint)
+        yield name, f"{os.path.basename(matching[0])} ends in {os.path.splitext(matching[0])[1]}"
+    named = [path for path in files if is_tfrecord_name(os.path.basename(path))]
+    if named:
+        yield "tfrecords", f"{os.path.basename(named[0])} is called as TFRecord files are"
+    elif not any(has_suffix(files[0], suffixes) for suffixes in _FILES.values()) and _holds_records(files[0]):
+        yield "tfrecords", f"{os.path.basename(files[0])} begins with a record"
+
+
+def _holds_records(path: str) -> bool:
+    try:
+        return len(first_records(path, 1)[0]) > 0
+    except PenstockError:
+        return False
+
+
+def _head(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(_HEAD).removeprefix(b"\xef\xbb\xbf")

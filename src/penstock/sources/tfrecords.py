@@ -1,0 +1,149 @@
+"""TFRecord files that are there already, to be built anew: in other shards, compressed, under another schema."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import RecordIndexError, SchemaError
+from ..records.codec import Codec
+from ..records.peek import SAMPLE, first_records, infer_schema
+from ..records.tfrecord import Records, TFRecordReader  # type: ignore[attr-defined]
+from ..schema import Schema
+from ..splits import Splits
+from .files import PathLike, files_named, short_names, stamp_of
+from .image_folder import SPLIT_NAMES
+from .listed import position, split_order
+
+SUFFIXES = (".tfrecord", ".tfrecords", ".tfrecord.gz", ".tfrecords.gz", ".tfrec")
+SHARD_NAME = re.compile(r"(?:.*[-_.])?(\w+?)(?:\.tfrecords?)?-\d{5}-of-\d{5}(?:\.tfrecords?)?(?:\.gz)?", re.IGNORECASE)
+
+_SAMPLED_FILES = 16
+
+
+class TFRecords:
+    """The records of TFRecord files, one after the other. `source[i]` decodes one, `records` gives them as they are."""
+
+    def __init__(self, files: Sequence[str], schema: Schema, names: Sequence[str]) -> None:
+        self.files = list(files)
+        self.names = list(names)
+        self.schema = schema
+        self._readers: dict[int, TFRecordReader] = {}
+        self._codec: Codec | None = None
+        counts = [len(self._reader(at)) for at in range(len(self.files))]
+        self.starts = np.cumsum([0, *counts])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_readers": {}, "_codec": None}
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def __repr__(self) -> str:
+        return f"TFRecords({len(self)} records of {len(self.files)} files)"
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        at, record = self._find(index)
+        self._codec = self._codec or Codec(self.schema)
+        return self._reader(at).example(self._codec, record)
+
+    def records(self, indices: Sequence[int]) -> Records:
+        """These records, as they are: not decoded, their checksums checked."""
+        numbers = np.asarray(indices, dtype=np.int64)
+        if numbers.size and (int(numbers.min()) < 0 or int(numbers.max()) >= len(self)):
+            raise RecordIndexError(f"expected records of 0 to {len(self) - 1}, got {numbers.min()} to {numbers.max()}")
+        files = np.searchsorted(self.starts, numbers, side="right") - 1
+        if len(numbers) and (files == files[0]).all():
+            inner: list[int] = (numbers - self.starts[files[0]]).tolist()
+            return self._reader(int(files[0]))[inner]
+        found: list[bytes] = [b""] * len(numbers)
+        for at in np.unique(files).tolist():
+            wanted = np.flatnonzero(files == at)
+            read = self._reader(at)[(numbers[wanted] - self.starts[at]).tolist()]
+            for place, record in zip(wanted.tolist(), read, strict=True):
+                found[place] = record
+        return Records(found)
+
+    def key(self, index: int) -> str:
+        """The file's name and the number of the record in it."""
+        at, record = self._find(index)
+        return f"{self.names[at]}:{record}"
+
+    def place(self, index: int) -> str:
+        """The file, and the number of the record in it."""
+        at, record = self._find(index)
+        return f"{self.files[at]}, record {record}"
+
+    def stamp(self, index: int) -> str:
+        """That of the file."""
+        return stamp_of(self.files[self._find(index)[0]])
+
+    def _find(self, index: int) -> tuple[int, int]:
+        index = position(index, len(self))
+        at = int(np.searchsorted(self.starts, index, side="right")) - 1
+        return at, index - int(self.starts[at])
+
+    def _reader(self, at: int) -> TFRecordReader:
+        if at not in self._readers:
+            if len(self._readers) >= _SAMPLED_FILES:
+                self._readers.pop(next(iter(self._readers)))
+            self._readers[at] = TFRecordReader(self.files[at])
+        return self._readers[at]
+
+
+def tfrecords(pattern: PathLike, schema: Schema | Mapping[str, Any] | None = None) -> TFRecords | Splits:
+    """The records of TFRecord files. Without a schema, it is inferred from a sample of the records.
+
+    Files called train-00000-of-00010.tfrecord, or name-train.tfrecord-00000-of-00010, and so on for other splits, keep
+    their splits.
+    """
+    files = files_named(pattern, SUFFIXES) if not os.path.isdir(pattern) else _in_folder(os.fspath(pattern))
+    known = _inferred(files) if schema is None else schema if isinstance(schema, Schema) else Schema(schema)
+    names = short_names(files)
+    splits: dict[str, list[int]] = {}
+    for number, path in enumerate(files):
+        splits.setdefault(_split_name(path), []).append(number)
+    if "" in splits:
+        return TFRecords(files, known, names)
+    return Splits(
+        {
+            split: TFRecords([files[n] for n in splits[split]], known, [names[n] for n in splits[split]])
+            for split in sorted(splits, key=split_order)
+        }
+    )
+
+
+def is_tfrecord_name(name: str) -> bool:
+    """Whether a file is called as TFRecord files are."""
+    return name.lower().endswith(SUFFIXES) or (".tfrecord" in name.lower() and SHARD_NAME.fullmatch(name) is not None)
+
+
+def _in_folder(folder: str) -> list[str]:
+    names = sorted(name for name in os.listdir(folder) if not name.startswith(".") and is_tfrecord_name(name))
+    return [os.path.join(folder, name) for name in names] or files_named(folder, SUFFIXES)
+
+
+def _split_name(path: str) -> str:
+    """The split that a shard's name tells, or nothing."""
+    match = SHARD_NAME.fullmatch(os.path.basename(path))
+    return match[1] if match and match[1].lower() in SPLIT_NAMES else ""
+
+
+def _inferred(files: Sequence[str]) -> Schema:
+    """The schema that a sample of the first records of some files shows."""
+    step = max(1, len(files) // _SAMPLED_FILES)
+    sampled = files[::step][:_SAMPLED_FILES]
+    each = max(10, SAMPLE // len(sampled))
+    records: list[bytes] = []
+    for path in sampled:
+        found, damage = first_records(path, each)
+        if damage is not None and not len(found):
+            raise damage
+        records += found
+    if not records:
+        raise SchemaError("expected records to infer a schema from, got none", files[0], "Give it: schema={...}")
+    return infer_schema(records)

@@ -1,0 +1,279 @@
+"""Pascal VOC: JPEGImages/, Annotations/*.xml or SegmentationClass/*.png, and lists of images in ImageSets/."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+
+from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError, name_known
+from ..field import Field
+from ..schema import Schema
+from ..splits import Splits
+from .boxes import relative_box
+from .files import IMAGE_SUFFIXES, PathLike, entries, has_suffix, read_file, read_lines, stamp_of, within
+from .images import check_image
+from .listed import position, split_order
+
+MOST_XML = 16 << 20  # bytes of one annotation
+IMAGES, ANNOTATIONS, MASKS = "JPEGImages", "Annotations", "SegmentationClass"
+
+_ENCODING = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
+_ENCODINGS = {"utf-8": "utf-8-sig", "utf8": "utf-8-sig", "us-ascii": "ascii", "ascii": "ascii",
+              "iso-8859-1": "latin-1", "latin1": "latin-1", "windows-1252": "cp1252"}  # fmt: skip
+
+
+class VocImages:
+    """The images of one split, each with a file that belongs to it: an annotation, or a mask."""
+
+    def __init__(self, root: str, ids: Sequence[str], images: Mapping[str, str], others: Mapping[str, str]) -> None:
+        self.root = root
+        self.ids = list(ids)
+        self.images = [images[name] for name in ids]
+        self.others = [others[name] for name in ids]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.root!r}: {len(self)} images)"
+
+    def key(self, index: int) -> str:
+        """The image's id."""
+        return self.ids[index]
+
+    def place(self, index: int) -> str:
+        """The image's path."""
+        return self.images[index]
+
+    def stamp(self, index: int) -> str:
+        """Sizes and times of change of both files."""
+        return f"{stamp_of(self.images[index])} {stamp_of(self.others[index])}"
+
+
+class VocDetection(VocImages):
+    """Images with boxes."""
+
+    def __init__(
+        self,
+        root: str,
+        ids: Sequence[str],
+        images: Mapping[str, str],
+        others: Mapping[str, str],
+        classes: tuple[str, ...],
+    ) -> None:
+        super().__init__(root, ids, images, others)
+        self.classes = classes
+        objects: dict[str, Any] = {
+            "bbox": Field(dtype="float32", shape=(4,), kind="box"),
+            "label": Field(dtype="int64", classes=classes),
+            "pose": "str",
+            "is_truncated": "bool",
+            "is_difficult": "bool",
+        }
+        image = Field(dtype="bytes", kind="image")
+        self.schema = Schema({"image": image, "objects": Schema(objects, sequence=True)})
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        index = position(index, len(self))
+        data = read_file(self.images[index])
+        header = check_image(data, self.images[index])
+        tree = read_xml(self.others[index])
+        return {"image": data, "objects": _objects(tree, self.classes, header[1:], self.others[index])}
+
+
+class VocSegmentation(VocImages):
+    """Images with masks, both as they are."""
+
+    schema = Schema({"image": Field(dtype="bytes", kind="image"), "mask": Field(dtype="bytes", kind="image")})
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        index = position(index, len(self))
+        example = {"image": read_file(self.images[index]), "mask": read_file(self.others[index])}
+        image = check_image(example["image"], self.images[index])
+        mask = check_image(example["mask"], self.others[index])
+        if image[1:] != mask[1:]:
+            sizes = (
+                f"a mask of {image.width} x {image.height} pixels, as the image has, got {mask.width} x {mask.height}"
+            )
+            raise CorruptionError(f"expected {sizes}", self.others[index])
+        return example
+
+
+def voc_detection(root: PathLike) -> VocDetection | Splits:
+    """Images with boxes, in the layout of Pascal VOC.
+
+    JPEGImages/<id>.jpg, Annotations/<id>.xml, and a list of ids for each split: ImageSets/Main/<split>.txt or
+    ImageSets/<split>.txt; without lists, all annotated images. Classes are those of classes.names, a name on each
+    line, or those that the annotations name.
+    """
+    folder = os.fspath(root).rstrip("/") or "/"
+    images = _by_stem(f"{folder}/{IMAGES}", IMAGE_SUFFIXES)
+    annotations = _by_stem(f"{folder}/{ANNOTATIONS}", (".xml",))
+    splits = _splits(folder, ("ImageSets/Main", "ImageSets"), images, annotations)
+    known = f"{folder}/classes.names"
+    if os.path.exists(known):
+        names = tuple(line for _, line in read_lines(known))
+    else:
+        listed = {name for ids in splits.values() for name in ids}
+        names = _class_names(annotations[name] for name in sorted(listed))
+    sources = {split: VocDetection(folder, ids, images, annotations, names) for split, ids in splits.items()}
+    return sources[""] if "" in sources else Splits(sources)
+
+
+def voc_segmentation(root: PathLike) -> VocSegmentation | Splits:
+    """Images with masks, in the layout of Pascal VOC.
+
+    JPEGImages/<id>.jpg, SegmentationClass/<id>.png, and a list of ids for each split:
+    ImageSets/Segmentation/<split>.txt, ImageSets/<split>.txt or <split>.txt; without lists, all images with a mask.
+    """
+    folder = os.fspath(root).rstrip("/") or "/"
+    images = _by_stem(f"{folder}/{IMAGES}", IMAGE_SUFFIXES)
+    masks = _by_stem(f"{folder}/{MASKS}", (".png",))
+    splits = _splits(folder, ("ImageSets/Segmentation", "ImageSets", "."), images, masks)
+    sources = {split: VocSegmentation(folder, ids, images, masks) for split, ids in splits.items()}
+    return sources[""] if "" in sources else Splits(sources)
+
+
+# Lists
+
+
+def _by_stem(folder: str, suffixes: Sequence[str]) -> dict[str, str]:
+    """The files of a folder by their names without suffix."""
+    found: dict[str, str] = {}
+    for entry in entries(folder):
+        if has_suffix(entry.name, suffixes):
+            stem = os.path.splitext(entry.name)[0]
+            if stem in found:
+                raise SchemaError(f"expected one file for each image, got {found[stem]} and {entry.name}", folder)
+            found[stem] = f"{folder}/{entry.name}"
+    if not found:
+        raise StorageError(f"expected files that end in {' or '.join(suffixes)}, got none - at {folder}")
+    return found
+
+
+def _splits(
+    root: str, folders: Sequence[str], images: Mapping[str, str], others: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """The ids of each split; all of them under "" when there are no lists."""
+    for folder in folders:
+        path = os.path.normpath(f"{root}/{folder}")
+        if os.path.isdir(path):
+            lists = {os.path.splitext(e.name)[0]: e.path for e in entries(path) if has_suffix(e.name, (".txt",))}
+            splits = {
+                split: _ids(list_path, images, others)
+                for split, list_path in lists.items()
+                if split.rpartition("_")[2] not in lists or "_" not in split  # cat_train.txt is about one class
+            }
+            if {"train", "val", "trainval"} <= splits.keys():
+                del splits["trainval"]  # the two together
+            if splits:
+                return {split: splits[split] for split in sorted(splits, key=split_order)}
+    return {"": [name for name in sorted(others) if name in images]}
+
+
+def _ids(path: str, images: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
+    ids = []
+    for number, line in read_lines(path):
+        name = line.split()[0]
+        where = f"{path}:{number}"
+        within(".", name, where)
+        for kind, known in (("an image", images), ("an annotation or a mask", others)):
+            if name not in known:
+                raise NotFoundError(f"expected {kind} for {name!r}, got none - at {where}")
+        ids.append(name)
+    if not ids:
+        raise SchemaError("expected a list of images, got an empty file", path)
+    return ids
+
+
+# Annotations
+
+
+def read_xml(path: str) -> ElementTree.Element:
+    """The root of an XML document that declares nothing: no document type, so no entities, inner or outer."""
+    data = read_file(path)
+    if len(data) > MOST_XML:
+        raise CorruptionError(f"expected an annotation of at most {MOST_XML} bytes, got {len(data)}", path)
+    declared = _ENCODING.match(data.removeprefix(b"\xef\xbb\xbf"))
+    encoding = declared[1].decode().lower() if declared else "utf-8"
+    if encoding not in _ENCODINGS:
+        raise CorruptionError(f"expected XML in UTF-8, got the encoding {encoding}. Convert the file to UTF-8", path)
+    try:
+        text = data.decode(_ENCODINGS[encoding])
+    except UnicodeDecodeError as error:
+        raise CorruptionError(f"expected XML in {encoding}, got the byte 0x{data[error.start]:02x}", path) from None
+    lowered = text.lower()
+    if "<!doctype" in lowered or "<!entity" in lowered:
+        raise CorruptionError("expected XML without a document type, got one. Take the <!DOCTYPE ...> away", path)
+    try:
+        return ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        line, column = error.position
+        problem = str(error).partition(":")[0]
+        raise CorruptionError(f"expected XML, got {problem} in column {column + 1}", f"{path}:{line}") from None
+    except ValueError as error:
+        raise CorruptionError(f"expected XML, got {error}", path) from None
+
+
+def _class_names(paths: Iterable[str]) -> tuple[str, ...]:
+    names: set[str] = set()
+    for path in paths:
+        names.update(_text(found, "name", path) for found in read_xml(path).findall("object"))
+    return tuple(sorted(names))
+
+
+def _objects(
+    tree: ElementTree.Element, classes: tuple[str, ...], image_size: tuple[int, int], path: str
+) -> dict[str, Any]:
+    """The objects of an annotation, a list for each of their fields."""
+    size = tree.find("size")
+    width, height = (0.0, 0.0) if size is None else (_number(size, name, path, "0") for name in ("width", "height"))
+    if width < 1 or height < 1:
+        width, height = image_size
+    boxes, labels, poses, truncated, difficult = [], [], [], [], []
+    for number, found in enumerate(tree.findall("object")):
+        place = f"{path}, object {number}"
+        labels.append(_label(_text(found, "name", place), classes, place))
+        box = found.find("bndbox")
+        if box is None:
+            raise CorruptionError("expected a bndbox, got none", place)
+        xmin, ymin, xmax, ymax = (_number(box, name, place) for name in ("xmin", "ymin", "xmax", "ymax"))
+        boxes.append(relative_box((xmin, ymin, xmax, ymax), width, height, place))
+        poses.append(_text(found, "pose", place, ""))
+        truncated.append(_number(found, "truncated", place, "0") != 0)
+        difficult.append(_number(found, "difficult", place, "0") != 0)
+    return {
+        "bbox": np.array(boxes, dtype=np.float32).reshape(-1, 4),
+        "label": labels,
+        "pose": poses,
+        "is_truncated": truncated,
+        "is_difficult": difficult,
+    }
+
+
+def _label(name: str, classes: tuple[str, ...], place: str) -> int:
+    """The class of that name; a list of lower-case names serves capitals too."""
+    for known in (name, name.lower()):
+        if known in classes:
+            return classes.index(known)
+    raise SchemaError(f"unknown class {name!r}", place, name_known(name, classes, "classes"))
+
+
+def _text(element: ElementTree.Element, name: str, place: str, default: str | None = None) -> str:
+    text = (element.findtext(name) or "").strip()
+    if not text and default is None:
+        raise CorruptionError(f"expected a {name}, got none", place)
+    return text or default or ""
+
+
+def _number(element: ElementTree.Element, name: str, place: str, default: str | None = None) -> float:
+    text = _text(element, name, place, default)
+    try:
+        return float(text)
+    except ValueError:
+        raise CorruptionError(f"expected a number for {name}, got {text[:40]!r}", place) from None
