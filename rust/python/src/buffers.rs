@@ -101,10 +101,15 @@ pub fn scalar<'py>(dtype: &Bound<'py, PyArrayDescr>, bytes: &[u8]) -> PyResult<B
 pub fn scalar_bytes(value: &Bound<'_, PyAny>, dtype: &Bound<'_, PyArrayDescr>, out: &mut [u8; 16]) -> PyResult<bool> {
     let py = value.py();
     // SAFETY: the object is a NumPy scalar (its type is checked), so it has a dtype, which is checked to be the wanted
-    // one, of at most eight bytes; ScalarAsCtype writes one element of it. DescrFromScalar returns a new reference.
+    // one, of at most eight bytes, and one of NumPy's own: of a dtype that others define (bfloat16), ScalarAsCtype does
+    // not know the memory. It writes one element. DescrFromScalar returns a new reference.
     unsafe {
         let generic = npyffi::get_type_object(py, NpyTypes::PyGenericArrType_Type);
-        if pyo3::ffi::PyObject_TypeCheck(value.as_ptr(), generic) == 0 || dtype.itemsize() > out.len() {
+        let defined_by_others = dtype.num() >= npyffi::NPY_TYPES::NPY_USERDEF as i32;
+        if defined_by_others
+            || pyo3::ffi::PyObject_TypeCheck(value.as_ptr(), generic) == 0
+            || dtype.itemsize() > out.len()
+        {
             return Ok(false);
         }
         let found = PY_ARRAY_API.PyArray_DescrFromScalar(py, value.as_ptr());
