@@ -122,7 +122,7 @@ def test_lists_and_tables_are_set_off(path: Path) -> None:
 
 
 def test_every_page_is_in_the_menu() -> None:
-    menu = re.findall(r": (\w+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    menu = re.findall(r": ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert set(menu) == {path.name for path in (ROOT / "docs").glob("*.md")} | GENERATED
 
 
