@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import metadata as _metadata
-
 from .columns import Bytes, Ragged
 from .errors import (
     CorruptionError,
@@ -16,13 +14,11 @@ from .errors import (
     StorageError,
 )
 from .field import Field
-from .records import Records, crc32c, masked_crc32c
+from .records import Records, __version__, crc32c, masked_crc32c
 from .records.codec import Codec
 from .records.sequence import SequenceCodec
 from .records.tfrecord import TFRecord, TFRecordReader, TFRecordWriter
 from .schema import Schema
-
-__version__ = _metadata.version("penstock")
 
 __all__ = [
     "Bytes",

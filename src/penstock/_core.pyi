@@ -14,6 +14,7 @@ __all__ = [
     "SequencePlan",
     "Shard",
     "Writer",
+    "__version__",
     "crc32c",
     "describe",
     "first_records",
@@ -24,6 +25,8 @@ __all__ = [
     "offsets_from_dali",
     "salvage",
 ]
+
+__version__: str
 
 _Progress = Callable[[int], object] | None
 _Path = str | PathLike[str]

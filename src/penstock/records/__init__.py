@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .._core import Records, crc32c, masked_crc32c
+from .._core import Records, __version__, crc32c, masked_crc32c
 
-__all__ = ["Records", "crc32c", "masked_crc32c"]
+__all__ = ["Records", "__version__", "crc32c", "masked_crc32c"]
