@@ -20,7 +20,7 @@ from .image_folder import SPLIT_NAMES
 from .listed import position, split_order
 
 SUFFIXES = (".tfrecord", ".tfrecords", ".tfrecord.gz", ".tfrecords.gz", ".tfrec")
-SHARD_NAME = re.compile(r"(?:.*[-_.])?(\w+?)(?:\.tfrecords?)?-\d{5}-of-\d{5}(?:\.tfrecords?)?(?:\.gz)?", re.IGNORECASE)
+SHARD_NAME = re.compile(r"(.+?)(?:\.tfrecords?)?-\d{5}-of-\d{5}(?:\.tfrecords?)?(?:\.gz)?", re.IGNORECASE)
 
 _SAMPLED_FILES = 16
 
@@ -130,7 +130,8 @@ def _in_folder(folder: str) -> list[str]:
 def _split_name(path: str) -> str:
     """The split that a shard's name tells, or nothing."""
     match = SHARD_NAME.fullmatch(os.path.basename(path))
-    return match[1] if match and match[1].lower() in SPLIT_NAMES else ""
+    last = re.split(r"[-_.]", match[1])[-1] if match else ""
+    return last if last.lower() in SPLIT_NAMES else ""
 
 
 def _inferred(files: Sequence[str]) -> Schema:
