@@ -36,6 +36,7 @@ class Codec:
         self._nested = any(isinstance(node, Schema) for node in self.schema.values()) or self.schema.sequence
         layouts = self._layouts.values()
         self._plan = Plan([column for each in layouts for column in each.columns()])
+        self._by_column = list(layouts)  # where each has one column, as all direct ones do
         self._direct_batch = not self._nested and all(each.direct_batch for each in layouts)
         self._direct_example = all(each.direct_example for each in layouts)
         self._labels = [each.field for each in layouts if each.field.kind == "label" and each.field.classes is not None]
@@ -138,7 +139,7 @@ class Codec:
         if column is None:
             self.schema.flatten(value, f"[{row}]")
             return None
-        each = list(self._layouts.values())[column]
+        each = self._by_column[column]
         return each.record_values(each.field.coerce(value, f"[{row}].{each.name}"))[each.key]
 
 
