@@ -89,8 +89,10 @@ def test_a_column_has_the_type_of_all_its_cells(
 def test_types_do_not_depend_on_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early: str, late: str) -> None:
     values = [early] * 5 + ["1"] * 3 + [late] * 4
     whole = column(tmp_path, *values)
-    monkeypatch.setattr(cells, "CHUNK", 2)
+    monkeypatch.setattr(cells, "BLOCK", 10)
     assert column(tmp_path, *values) == whole
+    monkeypatch.setattr(cells, "CHUNK", 2)
+    assert column(tmp_path, '"1"', *values)[0] == column(tmp_path, "1", *values)[0]
 
 
 def test_a_float_that_is_missing_is_none_and_nan_is_nan(tmp_path: Path) -> None:
@@ -115,6 +117,40 @@ def test_texts_survive_a_round_trip(tmp_path_factory: pytest.TempPathFactory, ro
     assert len(table) == len(rows)
     for index, row in enumerate(rows):
         assert [value.removesuffix("|") for value in table[index].values()] == row
+
+
+PLAIN = st.text(st.characters(codec="utf-8", exclude_characters='\0\r\n",'), max_size=6) | st.sampled_from(
+    ["1", "2.5", ""]
+)
+
+
+@hypothesis.given(
+    st.integers(2, 4).flatmap(lambda n: st.lists(st.lists(PLAIN, min_size=n, max_size=n), min_size=1)),
+    st.sampled_from(["\n", "\r\n"]),
+    st.integers(1, 40),
+)
+@hypothesis.settings(max_examples=60)
+def test_quotes_make_no_difference(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]], end: str, block: int
+) -> None:
+    """Lines without quotes take a shorter way, block by block: it leads to the same table."""
+    tables = []
+    before = cells.BLOCK
+    cells.BLOCK = block
+    try:
+        for quoting in (csv_format.QUOTE_MINIMAL, csv_format.QUOTE_ALL):
+            path = tmp_path_factory.getbasetemp() / f"quoting-{quoting}.csv"
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                writer = csv_format.writer(file, quoting=quoting, lineterminator=end)
+                writer.writerows([[f"c{i}" for i in range(len(rows[0]))], *rows])
+            tables.append(csv(path))
+    finally:
+        cells.BLOCK = before
+    plain, quoted = tables
+    assert plain.schema == quoted.schema
+    for index in range(len(rows)):
+        assert repr(plain[index]) == repr(quoted[index])
+        assert plain.place(index).rpartition(":")[2] == quoted.place(index).rpartition(":")[2] == str(index + 2)
 
 
 NUMBERS = st.one_of(

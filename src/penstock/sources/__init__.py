@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from .catalog import csv, json, jsonl
 from .coco import coco
+from .image_classification import image_classification
 from .image_folder import image_folder
 from .images import check_image
 from .listed import Listed
 from .recognise import recognise
 from .table import Table, parquet, table
-from .text import image_classification, text_classification
+from .text import text_classification
 from .tfrecords import tfrecords
 from .voc import voc_detection, voc_segmentation
 

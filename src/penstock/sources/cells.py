@@ -15,7 +15,7 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from ..errors import CorruptionError, SchemaError, StorageError
 from .files import not_text
 
 CHUNK = 1 << 11  # rows: their cells stay in the processor's cache
+BLOCK = 1 << 19  # characters of lines
 MOST_CELL = 64 << 20  # characters
 
 _CODE = re.compile(r"\0-?0[0-9]")  # a leading zero, in cells that each have a NUL before them
@@ -74,7 +75,7 @@ def _read(
         numbers = []
         for kind, chunk, found in _chunks(path, delimiter):
             if kind == "header":
-                header = _header(chunk, path)
+                header = _header(list(chunk), path)
                 if not names:
                     names = header
                     columns = [_Column(name in texts or at in again) for at, name in enumerate(names)]
@@ -83,7 +84,7 @@ def _read(
                 order = [names.index(name) for name in header]
                 continue
             numbers.append(found)
-            for at, cells in zip(order, zip(*chunk, strict=True), strict=True):
+            for at, cells in zip(order, chunk, strict=True):
                 columns[at].add(cells)
         lines.append(np.concatenate(numbers) if numbers else np.empty(0, np.int64))
     return names, lines, columns
@@ -100,17 +101,15 @@ def _header(cells: list[str], path: str) -> list[str]:
     return names
 
 
-def _chunks(path: str, delimiter: str) -> Iterator[tuple[str, list[Any], Array]]:
-    """The header, then chunks of rows with their line numbers. Every row has as many cells as the header."""
+def _chunks(path: str, delimiter: str) -> Iterator[tuple[str, Sequence[Any], Array]]:
+    """The header, then chunks of rows as columns of cells, with the rows' lines."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             first = file.readline()
             header = first.split(delimiter)
             # "filename, label": a space after each delimiter belongs to nobody.
             spaced = len(header) > 1 and all(cell.startswith(" ") for cell in header[1:])
-            lines = chain([first], file) if first else iter(())
-            reader = csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=spaced)
-            yield from _rows(reader, path)
+            yield from _rows(file, first, path, {"delimiter": delimiter, "strict": True, "skipinitialspace": spaced})
     except UnicodeDecodeError as error:
         raise not_text(path, error) from None
     except OSError as error:
@@ -119,34 +118,60 @@ def _chunks(path: str, delimiter: str) -> Iterator[tuple[str, list[Any], Array]]
         raise StorageError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _rows(reader: Any, path: str) -> Iterator[tuple[str, list[Any], Array]]:
-    width = 0
+def _rows(file: TextIO, first: str, path: str, options: dict[str, Any]) -> Iterator[tuple[str, Sequence[Any], Array]]:
+    before = 0
+    reader = csv.reader(chain([first], file) if first else iter(()), **options)
     try:
-        for header in reader:
-            if header:
-                width = len(header)
-                yield "header", header, np.empty(0, np.int64)
-                break
-        if not width:
+        header = next(filter(None, reader), None)
+        if header is None:
             raise SchemaError("expected a header with the names of columns, got an empty file", path)
+        yield "header", header, np.empty(0, np.int64)
+        before = reader.line_num
+        lines: list[str] = []
+        while not options["skipinitialspace"]:
+            lines = file.readlines(BLOCK)
+            if not lines:
+                return
+            columns = _plain(lines, len(header), options["delimiter"])
+            if columns is None:
+                break
+            yield "rows", columns, np.arange(before + 1, before + 1 + len(lines))
+            before += len(lines)
+        reader = csv.reader(chain(lines, file), **options)
         while True:
-            before = reader.line_num
+            start = before + reader.line_num
             rows = list(islice(reader, CHUNK))
             if not rows:
                 return
-            lines = np.arange(before + 1, before + 1 + len(rows))
-            if reader.line_num - before != len(rows):
-                lines = _counted(rows, before)
-            if set(map(len, rows)) != {width}:
-                for row, line in zip(rows, lines, strict=True):
-                    if len(row) not in (0, width):
-                        raise CorruptionError(f"expected {width} cells, got {len(row)}", f"{path}:{line}")
-                lines = lines[np.array([bool(row) for row in rows])]
-                rows = [row for row in rows if row]
+            numbers = np.arange(start + 1, start + 1 + len(rows))
+            if before + reader.line_num - start != len(rows):
+                numbers = _counted(rows, start)
+            if set(map(len, rows)) != {len(header)}:
+                rows, numbers = _filled(rows, numbers, len(header), path)
             if rows:
-                yield "rows", rows, lines
+                yield "rows", list(zip(*rows, strict=True)), numbers
     except csv.Error as error:
-        raise CorruptionError(f"expected CSV, got {error}", f"{path}:{reader.line_num}") from None
+        raise CorruptionError(f"expected CSV, got {error}", f"{path}:{before + reader.line_num}") from None
+
+
+def _plain(lines: list[str], width: int, delimiter: str) -> list[list[str]] | None:
+    """The columns of lines that hold no quotes and as many cells each: by one split. None if they are not so plain."""
+    text = "".join(lines)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    rare = '"' in text or "\r" in text or "\0" in text or text.startswith("\n") or "\n\n" in text
+    if rare or len(text) > MOST_CELL or {line.count(delimiter) for line in lines} != {width - 1}:
+        return None
+    cells = text.removesuffix("\n").replace("\n", delimiter).split(delimiter)
+    return [cells[at::width] for at in range(width)]
+
+
+def _filled(rows: list[list[str]], lines: Array, width: int, path: str) -> tuple[list[list[str]], Array]:
+    """The rows without those of empty lines; others that lack cells, or have too many, are refused."""
+    for row, line in zip(rows, lines.tolist(), strict=True):
+        if len(row) not in (0, width):
+            raise CorruptionError(f"expected {width} cells, got {len(row)}", f"{path}:{line}")
+    return [row for row in rows if row], lines[np.array([bool(row) for row in rows])]
 
 
 def _counted(rows: list[list[str]], before: int) -> Array:

@@ -1,4 +1,4 @@
-"""What a listed source is, and an adapter: files loaded into the rows of one.
+"""What a listed source is; one of examples in memory; and an adapter: files loaded into the rows of one.
 
 A listed source knows its examples by number without loading them. Nothing has to inherit from `Listed`: whatever has
 a length and an index is listed, and the rest of the protocol is optional.
@@ -47,6 +47,43 @@ def position(index: int, length: int) -> int:
     if not -length <= index < length:
         raise RecordIndexError(f"example {index} is outside of a source of {length} examples")
     return index % length
+
+
+class Examples:
+    """Examples that are in memory as a whole, each with its key and the file that it comes from."""
+
+    def __init__(
+        self, examples: list[dict[str, Any]], keys: list[str], places: list[str], schema: Schema | None = None
+    ) -> None:
+        self.examples = examples
+        self.keys = keys
+        self.places = places
+        self.schema = schema
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __repr__(self) -> str:
+        return f"Examples({len(self)} of {', '.join(self.examples[0]) if self.examples else 'nothing'})"
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.examples[position(index, len(self))]
+
+    def column(self, name: str) -> list[Any] | None:
+        """The values of one field."""
+        return [example.get(name) for example in self.examples] if any(name in e for e in self.examples[:1]) else None
+
+    def key(self, index: int) -> str:
+        """What names the example."""
+        return self.keys[position(index, len(self))]
+
+    def place(self, index: int) -> str:
+        """The file, and where in it."""
+        return self.places[position(index, len(self))]
+
+    def stamp(self, index: int) -> str:
+        """That of the file."""
+        return stamp_of(self.place(index).rpartition("[" if self.place(index).endswith("]") else ":")[0])
 
 
 class Loading:
