@@ -37,7 +37,8 @@ def export_dali(path: str | os.PathLike[str], idx_path: str | os.PathLike[str]) 
 
 def import_dali(path: str | os.PathLike[str], idx_path: str | os.PathLike[str]) -> Index:
     """Keep the index of a shard that has one of DALI's; both must agree."""
-    offsets = offsets_from_dali(Path(idx_path).read_text(encoding="ascii"))
+    # Bytes that are no ASCII are no number either: they are refused with the line they stand in.
+    offsets = offsets_from_dali(Path(idx_path).read_bytes().decode("ascii", "backslashreplace"))
     index = Shard(path).index()
     if index.offsets.tolist() != offsets.tolist():
         found, declared = len(index), len(offsets) - 1
