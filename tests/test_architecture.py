@@ -35,9 +35,12 @@ CLI_PACKAGES = BASE_PACKAGES | {"click", "rich"}
 OPTIONAL_PACKAGES = {"ml_dtypes": {"columns", "field", "records"}, "pyarrow": {"sources"}}
 
 PUBLIC = [
-    "Bytes", "Codec", "CorruptionError", "Field", "IndexMismatchError", "MissingDependencyError", "NotFoundError",
-    "PenstockError", "Ragged", "RecordIndexError", "Records", "Schema", "SchemaError", "SequenceCodec",
-    "StorageError", "TFRecord", "TFRecordReader", "TFRecordWriter", "__version__", "crc32c", "masked_crc32c",
+    "Array", "BuildError", "Built", "Bytes", "Codec", "CorruptionError", "Example", "ExampleError", "Field",
+    "IgnoreExample", "Image", "IndexMismatchError", "Label", "Local", "MissingDependencyError", "NotFoundError",
+    "PenstockError", "Quarantine", "Ragged", "RecordIndexError", "Records", "Schema", "SchemaError", "SequenceCodec",
+    "Skip", "Splits", "StorageError", "TFRecord", "TFRecordReader", "TFRecordWriter", "Text", "__version__", "build",
+    "coco", "crc32c", "csv", "image_classification", "image_folder", "json", "jsonl", "masked_crc32c", "parquet",
+    "split", "splits", "table", "text_classification", "tfrecords", "voc_detection", "voc_segmentation",
 ]  # fmt: skip
 
 LONGEST_MODULE = 600  # lines; at 400, look whether it is two rooms

@@ -7,6 +7,8 @@ PenstockError
 ├── RecordIndexError        (IndexError)   a position outside of a shard or a batch
 ├── StorageError            (OSError)      a file or an object that cannot be read or written
 │   └── NotFoundError       (FileNotFoundError)
+├── BuildError                             a build that cannot go on as asked
+│   └── ExampleError                       an example that could not be stored: split, key, place
 └── MissingDependencyError  (ImportError)  an optional package that is not installed
 """
 
@@ -62,6 +64,20 @@ class StorageError(PenstockError, OSError):
 
 class NotFoundError(StorageError, FileNotFoundError):
     """A file or an object that is not there."""
+
+
+class BuildError(PenstockError):
+    """A build that cannot go on as asked. What it has finished is kept: the same build again goes on from there."""
+
+
+class ExampleError(BuildError):
+    """An example that could not be loaded or stored: which one, where it comes from, and why."""
+
+    def __init__(self, message: str, *, split: str = "", key: str = "", place: str = "") -> None:
+        super().__init__(message)
+        self.split = split
+        self.key = key
+        self.place = place
 
 
 class MissingDependencyError(PenstockError, ImportError):

@@ -90,6 +90,21 @@ def widen(a: Schema, b: Schema) -> Schema:
     return Schema({name: _settled(node, name, a.sequence) for name, node in nodes.items()}, sequence=a.sequence)
 
 
+def cover(
+    schema: Schema, example: Mapping[str, Any], where: str, *, declared: Mapping[str, Any] | None = None
+) -> Schema:
+    """The schema, widened where it must be to hold an example too. Fields of `declared` are only checked."""
+    fixed = declared if isinstance(declared, Schema) else Schema(declared or {})
+    fixed.check({name: example.get(name) for name in fixed}, where)
+    nodes = _node_of(schema).nodes
+    seen = {name: _look(value, f"{where}.{name}") for name, value in example.items() if name not in fixed}
+    telling = {name: node for name, node in seen.items() if name in nodes or (node is not None and node != _EMPTY)}
+    joined = _join_nodes({name: node for name, node in nodes.items() if name not in fixed}, telling, f"{where}.")
+    return Schema(
+        {name: fixed[name] if name in fixed else _settled(joined[name], name) for name in {**nodes, **joined}}
+    )
+
+
 # Values to types
 
 

@@ -61,17 +61,32 @@ def _ranges(text: str) -> Iterator[str]:
         yield from (f"{text[: match.start()]}{number:0{width}}{rest}" for rest in _ranges(text[match.end() :]))
 
 
-def publish(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a small file so that it is seen whole or not at all."""
+def publish(path: str | os.PathLike[str], data: bytes, *, sync: bool = False) -> None:
+    """Write a small file so that it is seen whole or not at all; with `sync`, also after a power cut."""
     path = Path(path)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(temporary, 0o666 & ~mask)
         os.replace(temporary, path)
+        if sync:
+            sync_folder(path.parent)
     except BaseException:
-        os.unlink(temporary)
+        Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, where folders can be synced."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -66,9 +66,9 @@ def _problems(
     if index.shard_size != size:
         return [f"expected a shard of {index.shard_size} bytes, got {size}"]
     problems = []
-    checksum = _checksum(path, progress)
-    if index.shard_crc32c != checksum:
-        problems.append(f"expected a shard with CRC-32C {index.shard_crc32c:#010x}, got {checksum:#010x}")
+    found = checksum(path, progress)
+    if index.shard_crc32c != found:
+        problems.append(f"expected a shard with CRC-32C {index.shard_crc32c:#010x}, got {found:#010x}")
     if offsets is not None and not np.array_equal(index.offsets, offsets):
         problems.append(f"expected {len(offsets) - 1} records where the shard has them, got other offsets")
     return problems
@@ -86,7 +86,8 @@ def _dali_problems(path: Path, offsets: np.ndarray[tuple[int], np.dtype[np.uint6
     return []
 
 
-def _checksum(path: Path, progress: Callable[[int], object] | None) -> int:
+def checksum(path: Path, progress: Callable[[int], object] | None = None) -> int:
+    """The CRC-32C of a file."""
     value = 0
     with path.open("rb", buffering=0) as file:
         while block := file.read(BLOCK):

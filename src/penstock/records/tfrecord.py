@@ -24,18 +24,26 @@ Progress = Callable[[int], object] | None
 class TFRecord:
     """The TFRecord format and its options.
 
-    compression  None, "gzip" or "zlib": the whole file, as TensorFlow has it
-    level        1 (fast) to 9 (small)
+    compression     None, "gzip" or "zlib": the whole file, as TensorFlow has it
+    level           1 (fast) to 9 (small)
+    shard_bytes     about how large a build makes a shard
+    shard_examples  how many examples it puts into one at most, whatever their size
     """
 
     compression: str | None = None
     level: int = 6
+    shard_bytes: int = 128 << 20
+    shard_examples: int | None = None
 
     def __post_init__(self) -> None:
         if self.compression not in (None, "gzip", "zlib"):
             raise SchemaError(f'expected compression None, "gzip" or "zlib", got {self.compression!r}')
         if not 1 <= self.level <= 9:
             raise SchemaError(f"expected a level from 1 to 9, got {self.level!r}")
+        for name in ("shard_bytes", "shard_examples"):
+            value = getattr(self, name)
+            if (value is not None or name == "shard_bytes") and (type(value) is not int or value < 1):
+                raise SchemaError(f"expected {name} to be 1 or more, got {value!r}")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,124 @@
+"""The end of a build: content that stands in two splits, the quarantine, the manifest; and what is left over goes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._core import hash_records
+from ..columns import Array
+from ..manifest import (
+    KEYS_SUFFIX,
+    MANIFEST,
+    WORK,
+    Manifest,
+    ShardEntry,
+    hashes_path,
+    read_keys,
+    shard_pattern,
+    write_manifest,
+)
+from ..records import __version__
+from ..records.index import sidecar_path
+from ..records.tfrecord import TFRecordReader
+from ..schema import Schema
+from ..storage import publish
+from .encoder import Outcome
+
+QUARANTINE = "quarantine.jsonl"
+MOST_LEAKS = 10  # that are named
+STEP = 4096  # records that are hashed at a time
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Content that stands in more than one split: where, as split and key."""
+
+    places: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return " = ".join(f"{split}[{key!r}]" for split, key in self.places)
+
+
+def find_leaks(directory: Path, splits: Mapping[str, list[str]]) -> tuple[int, list[Leak]]:
+    """How many contents stand in more than one split, and some of them. `splits` has the files of each."""
+    if len(splits) < 2:
+        return 0, []
+    parts = [(split, file, _hashes(directory / file)) for split, files in splits.items() for file in files]
+    names = list(splits)
+    split_of = np.concatenate([np.full(len(hashes), names.index(split)) for split, _, hashes in parts])
+    part_of = np.concatenate([np.full(len(hashes), at) for at, (_, _, hashes) in enumerate(parts)])
+    row_of = np.concatenate([np.arange(len(hashes)) for _, _, hashes in parts])
+    hashes = np.concatenate([hashes for _, _, hashes in parts])
+    order = np.lexsort((split_of, hashes))
+    ranked, owner = hashes[order], split_of[order]
+    crossing = np.unique(ranked[1:][(ranked[1:] == ranked[:-1]) & (owner[1:] != owner[:-1])])
+    leaks = []
+    for content in crossing[:MOST_LEAKS]:
+        at = order[np.searchsorted(ranked, content) : np.searchsorted(ranked, content, side="right")]
+        _, first = np.unique(split_of[at], return_index=True)
+        places = [(parts[part_of[n]], int(row_of[n])) for n in at[first]]
+        leaks.append(Leak(tuple((split, read_keys(directory / file)[row]) for (split, file, _), row in places)))
+    return len(crossing), leaks
+
+
+def _hashes(path: Path) -> Array:
+    """Of each record's content: as its task left them, or from the shard itself."""
+    try:
+        return np.asarray(np.load(hashes_path(path), allow_pickle=False), np.uint64)
+    except (OSError, ValueError):
+        reader = TFRecordReader(path)
+        steps = range(0, len(reader), STEP)
+        return np.concatenate([np.empty(0, np.uint64), *(hash_records(reader[at : at + STEP]) for at in steps)])
+
+
+def publish_dataset(
+    directory: Path, name: str, begun: dict[str, Any], schema: Schema, outcomes: list[Outcome], found: dict[str, Any]
+) -> Manifest:
+    """Write the manifest: from here on, there is a dataset."""
+    splits: dict[str, list[ShardEntry]] = {}
+    for done in outcomes:
+        entry = ShardEntry(done.file, done.records, done.bytes, done.crc32c, done.inputs)
+        splits.setdefault(done.split, []).append(entry)
+    made = {"penstock": __version__, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    frozen = {split: tuple(entries) for split, entries in splits.items()}
+    manifest = Manifest(name, schema, frozen, begun["options"], begun["source"], found, made)
+    write_manifest(directory, manifest)
+    return manifest
+
+
+def write_quarantine(directory: Path, bad: list[dict[str, str]]) -> None:
+    """One line for each bad example; no file where there is none."""
+    path = directory / QUARANTINE
+    if bad:
+        publish(path, "".join(json.dumps(entry) + "\n" for entry in bad).encode())
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sweep_temporary(directory: Path, name: str) -> None:
+    """Remove the files that killed builds were writing."""
+    ours = re.compile(rf"\.({re.escape(name)}-|{re.escape(MANIFEST)}\.|{re.escape(QUARANTINE)}\.).*\.partial")
+    for path in [*directory.iterdir(), *(directory / WORK).iterdir()]:
+        if ours.fullmatch(path.name) or (path.parent.name == WORK and path.suffix == ".partial"):
+            path.unlink(missing_ok=True)
+
+
+def sweep(directory: Path, manifest: Manifest) -> None:
+    """Remove all that is no part of the dataset: shards of another count, and the folder of the build."""
+    sweep_temporary(directory, manifest.name)
+    files = {directory / shard.file for shards in manifest.splits.values() for shard in shards}
+    kept = files | {sidecar_path(path) for path in files} | {path.with_name(path.name + KEYS_SUFFIX) for path in files}
+    pattern = shard_pattern(manifest.name)
+    for path in directory.iterdir():
+        if pattern.fullmatch(path.name) and path not in kept:
+            path.unlink()
+    shutil.rmtree(directory / WORK)

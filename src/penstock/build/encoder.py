@@ -1,0 +1,200 @@
+"""From the examples of a split to records: loaded, checked against the schema, the bad ones dealt with as asked."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .._core import Records
+from ..columns import Array
+from ..errors import ExampleError, PenstockError, SchemaError
+from ..example import IgnoreExample
+from ..field import Field
+from ..inference import cover
+from ..records.codec import Codec
+from ..records.tfrecord import TFRecord
+from ..schema import Schema
+from ..subset import is_table
+from .inputs import Inputs, are_plain, hands_on_records, multiplies, parts_of
+
+FIRST_EXAMPLES = 16  # that are encoded at a time before their size is known
+MOST_EXAMPLES = 8192  # that are, however small they are
+
+Row = tuple[str, int, dict[str, Any]]  # key, number in the source, what is stored
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all tasks of a build share. A schema that is not `firm` was inferred, and may still be widened."""
+
+    directory: Path
+    sources: dict[str, Any]
+    known: dict[str, Schema | None]
+    schema: Schema
+    firm: bool
+    format: TFRecord
+    on_error: str
+    chunk_bytes: int
+
+
+@dataclass
+class Outcome:
+    """What became of a task: small and plain, for the journal and for the way home from another machine."""
+
+    split: str
+    file: str
+    records: int = 0
+    bytes: int = 0
+    crc32c: int = 0
+    inputs: str = ""
+    ignored: int = 0
+    bad: list[dict[str, str]] = field(default_factory=list)
+
+
+class DriftError(PenstockError):
+    """An example that does not fit the inferred schema, but would fit this wider one."""
+
+    def __init__(self, message: str, schema: Schema) -> None:
+        super().__init__(message, schema)
+        self.schema = schema
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Encoder:
+    """Makes records of examples, so many at a time that memory stays bounded."""
+
+    def __init__(self, job: Job, split: str, outcome: Outcome, threads: int | None = 1) -> None:
+        self.job = job
+        self.split = split
+        self.outcome = outcome
+        self.threads = threads
+        self.codec = Codec(job.schema)
+        self._heavy = [name for name, node in job.schema.items() if not _is_number(node)]
+
+    def listed(self, inputs: Inputs, rows: Array, keys: list[str]) -> Iterator[tuple[Records, list[str]]]:
+        """Some examples of a listed source, with their keys.
+
+        Many at once where the source has columns, records or plain dicts; one by one elsewhere, and to find a bad one.
+        """
+        at_once = self._at_once(inputs.source, rows)
+        first, step = 0, FIRST_EXAMPLES if at_once else len(rows)
+        while first < len(rows):
+            some, their_keys = rows[first : first + step], keys[first : first + step]
+            first += step
+            try:
+                if at_once is not None:
+                    records = at_once(some)
+                    yield records, their_keys
+                    step = self.next_step(step, records)
+                    continue
+            except SchemaError:
+                pass
+            yield from self.loaded(zip(their_keys, some.tolist(), strict=True), inputs.source.__getitem__, inputs.place)
+
+    def _at_once(self, source: Any, rows: Array) -> Callable[[Array], Records] | None:
+        if hands_on_records(source) and source.schema == self.job.schema:
+            return lambda some: source.records(some)
+        if is_table(source):
+            return lambda some: self.codec.encode(source.take(some), threads=self.threads)
+        if isinstance(source, list) and are_plain(source[row] for row in rows.tolist()):
+            return lambda some: self.codec.encode_examples([source[r] for r in some.tolist()], threads=self.threads)
+        return None
+
+    def next_step(self, step: int, records: Records) -> int:
+        """How many examples to take at once, after so many have become these records."""
+        fitting = self.job.chunk_bytes // (4 * (1 + records.nbytes // max(1, len(records))))
+        return max(1, min(fitting, 4 * step, MOST_EXAMPLES))
+
+    def loaded(
+        self, examples: Iterable[tuple[str, int]], load: Callable[[int], Any], place: Callable[[int], str]
+    ) -> Iterator[tuple[Records, list[str]]]:
+        """Examples by key and number, loaded one by one. What one becomes many of has the keys key/0, key/1 ..."""
+        rows: list[Row] = []
+        size = 0
+        for key, number in examples:
+            try:
+                example = load(number)
+                parts = list(parts_of(example))
+            except IgnoreExample:
+                self.outcome.ignored += 1
+                continue
+            except Exception as error:  # noqa: BLE001  # whatever load() may raise is the example's error
+                self._bad(key, place(number), error)
+                continue
+            if multiplies(type(example)):
+                rows += [(f"{key}/{at}", number, part) for at, part in enumerate(parts)]
+            else:
+                rows += [(key, number, part) for part in parts]
+            size += sum(weigh(part.get(name)) for part in parts for name in self._heavy)
+            if size >= self.job.chunk_bytes or len(rows) >= MOST_EXAMPLES:
+                yield self._encoded(rows, place)
+                rows, size = [], 0
+        if rows:
+            yield self._encoded(rows, place)
+
+    def _encoded(self, rows: list[Row], place: Callable[[int], str]) -> tuple[Records, list[str]]:
+        """All of the examples at once; one by one only to find the one that does not fit."""
+        try:
+            return self.codec.encode_examples([row[2] for row in rows], threads=self.threads), [row[0] for row in rows]
+        except (PenstockError, TypeError, ValueError, AttributeError):
+            records, keys = [], []
+            for key, number, part in rows:
+                try:
+                    records.append(self.codec.encode_examples([part], threads=1)[0])
+                    keys.append(key)
+                except (PenstockError, TypeError, ValueError, AttributeError) as error:
+                    self._bad(key, place(number), self._drift(key, place(number), part) or error)
+            return Records(records), keys
+
+    def _drift(self, key: str, place: str, part: dict[str, Any]) -> SchemaError | None:
+        """Raises a DriftError where a wider schema holds the example; else says why there is none."""
+        if self.job.firm:
+            return None
+        try:
+            where = f"{self.split}[{key!r}]"
+            wider = cover(self.job.schema, part, where, declared=self.job.known.get(self.split))
+        except SchemaError as error:
+            return error
+        if wider != self.job.schema:
+            changed = changed_types(self.job.schema, wider)
+            raise DriftError(f"{changed} - in example {key!r} of {self.split}, from {place}", wider)
+        return None
+
+    def _bad(self, key: str, place: str, error: Exception) -> None:
+        if self.job.on_error == "raise":
+            raise example_error(error, self.split, key, place) from error
+        entry = {"split": self.split, "key": key, "place": place, "error": f"{type(error).__name__}: {error}"}
+        self.outcome.bad.append({**entry, "traceback": "".join(traceback.format_exception(error))})
+
+
+def example_error(error: Exception, split: str, key: str, place: str) -> ExampleError:
+    """The error that names the example."""
+    said = f"{type(error).__name__}: {error} - in example {key!r} of {split}, from {place}"
+    return ExampleError(said, split=split, key=key, place=place)
+
+
+def weigh(value: Any) -> int:
+    """About how many bytes a value takes in memory."""
+    if isinstance(value, (bytes, str)):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(weigh, value.values()))
+    if isinstance(value, (list, tuple)):
+        return len(value) * (8 + weigh(value[0])) if value else 0
+    return int(getattr(value, "nbytes", 8))
+
+
+def changed_types(before: Schema, now: Schema) -> str:
+    """How the types of fields differ, in words."""
+    old, new = ({leaf.name: str(leaf) for leaf in schema.leaves()} for schema in (before, now))
+    names = [name for name in new if old.get(name) != new[name]]
+    return ", ".join(f"{name} was {old.get(name, 'unknown')}, is {new[name]}" for name in names)
+
+
+def _is_number(node: Field | Schema) -> bool:
+    return isinstance(node, Field) and not node.shape and not node.levels and node.dtype not in ("bytes", "str")

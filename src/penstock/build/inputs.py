@@ -1,0 +1,159 @@
+"""The examples of a split, seen one way whatever its source is: by number, listed without being loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from .._core import crc32c, hash_keys
+from ..columns import Bytes, Ragged
+from ..errors import SchemaError
+from ..example import Example
+from ..schema import Schema
+from ..sources.files import stamp_of
+from ..sources.table import table
+from ..splits import Splits
+from ..subset import is_listed, is_table, key_of, place_of
+
+KEY = "__key__"
+
+
+def as_splits(source: Any) -> dict[str, Any]:
+    """The sources of the splits by name; a source without splits is train."""
+    if isinstance(source, Splits):
+        return {name: _as_source(part) for name, part in source.items()}
+    return {"train": _as_source(source)}
+
+
+def _as_source(source: Any) -> Any:
+    if isinstance(source, (str, bytes)) or inspect.isclass(source):
+        got = f"the class {source.__name__}" if inspect.isclass(source) else repr(source[:100])
+        raise SchemaError(f"expected a source of examples, got {got}", hint="Such as image_folder(path)")
+    if isinstance(source, (Mapping, np.ndarray)) or (hasattr(source, "columns") and not is_table(source)):
+        return table(source)
+    if not (is_listed(source) or isinstance(source, Iterable) or callable(source)):
+        raise SchemaError(f"expected a source of examples, got {type(source).__name__}")
+    return source
+
+
+class Inputs:
+    """A listed source: what it says of its examples, with what it leaves unsaid filled in."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def schema(self) -> Schema | None:
+        """The fields that the source is sure of."""
+        known = getattr(self.source, "schema", None)
+        if known is None and isinstance(self.source, (list, tuple)):
+            kinds = set(map(type, self.source))
+            known = getattr(kinds.pop(), "schema", None) if len(kinds) == 1 else None
+            known = known() if callable(known) else None
+        return known if isinstance(known, Schema) else None
+
+    def keys(self) -> list[str] | int:
+        """The key of each example; or how many there are, where each one's number is its key."""
+        if not len(self) or not (hasattr(self.source, "key") or isinstance(self.source, (list, tuple))):
+            return len(self)
+        keys = [key_of(self.source, number) for number in range(len(self))]
+        numbered = keys[0] == "0" and keys[-1] == str(len(keys) - 1) and all(k == str(n) for n, k in enumerate(keys))
+        return len(keys) if numbered else keys
+
+    def place(self, number: int) -> str:
+        """Where an example comes from, for people."""
+        return place_of(self.source, number)
+
+    def stamp(self, number: int) -> str:
+        """What changes when the example does; "" when nobody knows. A table's row has none: it is as quick to write."""
+        return str(self.source.stamp(number)) if hasattr(self.source, "stamp") and not is_table(self.source) else ""
+
+    def multiplies(self) -> bool:
+        """Whether an example may become many."""
+        if is_complete(self.source):
+            return False
+        if isinstance(self.source, (list, tuple)):
+            return any(map(multiplies, set(map(type, self.source))))
+        for number in range(min(len(self), 8)):  # the first that can be had tells
+            with suppress(Exception):
+                return multiplies(type(self.source[number]))
+        return False
+
+
+def multiplies(kind: type) -> bool:
+    """Whether a class of examples has a `split` of its own, not the one that yields the example as it is."""
+    return hasattr(kind, "load") and getattr(kind, "split", Example.split) is not Example.split
+
+
+def hands_on_records(source: Any) -> bool:
+    """Whether a source has records that need not be decoded, if its schema is that of the build."""
+    return hasattr(source, "records")
+
+
+def is_complete(source: Any) -> bool:
+    """Whether a source's own schema says all, so that no example needs to be looked at."""
+    return is_table(source) or hands_on_records(source)
+
+
+def are_plain(examples: Iterable[Any]) -> bool:
+    """Whether all are dicts that can be stored as they are."""
+    return all(type(example) is dict and KEY not in example for example in examples)
+
+
+def parts_of(example: Any) -> Iterator[dict[str, Any]]:
+    """The dicts that are stored for an example; an object is asked to load and to split itself first."""
+    if isinstance(example, Mapping):
+        yield {name: value for name, value in example.items() if name != KEY} if KEY in example else dict(example)
+    elif hasattr(example, "load") and hasattr(example, "to_dict"):
+        example.load()
+        for part in example.split() if hasattr(example, "split") else (example,):
+            yield dict(part.to_dict())
+    else:
+        raise SchemaError(f"expected an example as a dict or an Example, got {type(example).__name__}")
+
+
+def fingerprint(source: Any, keys: list[str] | int | None, ordered: bool) -> dict[str, Any]:
+    """What tells two sources apart: the keys of a listed one, the bytes of a table, the code of a stream's function."""
+    if keys is None:
+        source = getattr(source, "source", source)
+        name = getattr(source, "__qualname__", type(source).__qualname__)
+        return {"stream": name, "code": _digest(repr(_code(getattr(source, "__code__", None))).encode())}
+    if isinstance(keys, int):
+        found: dict[str, Any] = {"examples": keys}
+    else:
+        hashes = hash_keys(keys, 0, "")
+        found = {"examples": len(keys), "keys": _digest((hashes if ordered else np.sort(hashes)).tobytes())}
+    if is_table(source):
+        columns = getattr(source, "source", source).columns
+        found["columns"] = {name: _column_checksum(column) for name, column in columns.items()}
+    return found
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _code(code: Any) -> Any:
+    """What a function does, as far as that can be read from its code: the same in every process."""
+    if hasattr(code, "co_code"):
+        return code.co_code, code.co_names, [_code(part) for part in code.co_consts]
+    return code if isinstance(code, (int, float, str, bytes)) else None
+
+
+def _column_checksum(column: Any) -> str | int | None:
+    """Of a column's bytes; of a mapped file its size and time of change; None where neither is quick."""
+    if isinstance(column, np.memmap):
+        return stamp_of(str(column.filename))
+    if isinstance(column, np.ndarray):
+        return crc32c(np.ascontiguousarray(column).data) if column.size else 0
+    if isinstance(column, (Ragged, Bytes)):
+        return f"{_column_checksum(column.values)}-{_column_checksum(column.row_splits)}"
+    return None

@@ -1,0 +1,140 @@
+"""What a build has done so far, on disk, a line at a time: the same build goes on from there, whatever cut it off."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ..errors import BuildError, StorageError
+
+JOURNAL = "journal.jsonl"
+LOCK = "lock"
+PATIENCE = 2.0  # seconds: the workers of a build that was killed just now still hold its lock
+
+
+class Journal:
+    """The journal of a build into one directory, held by one process at a time.
+
+    begin   what is being built: source and options
+    spool   records that wait to be cut into shards
+    plan    the schema, and how many shards; shards before it are void
+    shard   a finished shard
+
+    A line that was cut off by a crash is as if it had not been written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.begun: dict[str, Any] | None = None
+        self.plan: dict[str, Any] | None = None
+        self.spools: dict[str, dict[str, Any]] = {}
+        self.shards: dict[str, dict[str, Any]] = {}
+        self._folder = folder
+        self._new = [each for each in (folder, folder.parent) if not each.exists()]
+        self._lock = _lock(folder / LOCK)
+        try:
+            self._read(folder / JOURNAL)
+            self._file = open(folder / JOURNAL, "ab")  # noqa: SIM115  # held until close
+        except OSError:
+            os.close(self._lock)
+            raise
+
+    def _read(self, path: Path) -> None:
+        if not path.exists():
+            return
+        whole = 0
+        data = path.read_bytes()
+        for line in data.splitlines(keepends=True):
+            try:
+                ((kind, content),) = json.loads(line).items()
+            except ValueError:
+                break
+            if not line.endswith(b"\n"):
+                break
+            self._take(kind, content)
+            whole += len(line)
+        if whole < len(data):
+            os.truncate(path, whole)
+
+    def _take(self, kind: str, content: dict[str, Any]) -> None:
+        if kind == "begin":
+            self.begun, self.plan, self.spools, self.shards = content, None, {}, {}
+        elif kind == "plan":
+            self.plan, self.shards = content, {}
+        else:
+            (self.spools if kind == "spool" else self.shards)[content["file"]] = content
+
+    def begin(self, content: dict[str, Any]) -> None:
+        """Forget what was done before."""
+        self._file.truncate(0)
+        self.note("begin", content)
+
+    def note(self, kind: str, content: dict[str, Any]) -> None:
+        """Add a line; it is on the disk when this returns."""
+        self._file.write(json.dumps({kind: content}).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._take(kind, content)
+
+    def close(self) -> None:
+        """Let others build here. Where nothing was begun, nothing is left."""
+        self._file.close()
+        if self.begun is None:
+            for name in (JOURNAL, LOCK):
+                (self._folder / name).unlink(missing_ok=True)
+            for folder in self._new:
+                if not any(folder.iterdir()):
+                    folder.rmdir()
+        os.close(self._lock)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _lock(path: Path) -> int:
+    """Hold a file; the system lets go of it however the process ends."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise StorageError(f"expected a directory to build in, got an error: {error}") from error
+        if _held(handle) and _is_still(path, handle):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
+            return handle
+        holder = os.pread(handle, 64, 0).decode(errors="replace")
+        os.close(handle)
+        if time.monotonic() > deadline:
+            where = path.parent.parent
+            raise BuildError(f"expected to build here alone, got process {holder} that builds here too - at {where}")
+        time.sleep(0.02)
+
+
+def _held(handle: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # a system without such locks
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_still(path: Path, handle: int) -> bool:
+    """Whether the file that is held is the one that others will find; a build that ends removes its own."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(handle))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,119 @@
+"""The splits of a build: what is known of their examples before the work begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from .._core import Records
+from ..columns import Array
+from ..errors import SchemaError
+from ..records.codec import Codec
+from ..records.tfrecord import TFRecord
+from ..schema import Schema
+from ..subset import is_listed, keyed
+from .inputs import Inputs, fingerprint, hands_on_records, is_complete
+from .plan import count_shards, order_rows
+from .schemas import Named, sample
+from .spool import Spooled
+
+FRAME = 16  # bytes that a shard adds to each record
+
+
+@dataclass
+class Split:
+    """A split: its source, and its examples by number in the order of their records; a stream has none yet."""
+
+    name: str
+    source: Any
+    order: str
+    seed: int
+    keys: list[str] | int = 0
+    rows: Array = field(default_factory=lambda: np.empty(0, np.int64))
+    known: Schema | None = None
+    stream: Iterator[tuple[str, Any]] | None = None
+    samples: list[Named] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not is_listed(self.source):
+            self.stream = keyed(self.source)
+            return
+        inputs = Inputs(self.source)
+        self.keys, self.known = inputs.keys(), inputs.schema
+        if not len(inputs):
+            raise SchemaError("expected examples, got none", self.name)
+        self.rows = order_rows(self.name, self.keys, order=self.order, seed=self.seed, place=inputs.place)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What tells its source from others."""
+        keys = self.keys if self.stream is None else None
+        return fingerprint(self.source, keys, ordered=self.order == "source")
+
+    def multiplies(self) -> bool:
+        """Whether one example may become many."""
+        return self.stream is None and Inputs(self.source).multiplies()
+
+    def keys_of(self, rows: Array) -> list[str]:
+        """The keys of some examples."""
+        keys = self.keys
+        return list(map(str, rows.tolist())) if isinstance(keys, int) else [keys[row] for row in rows.tolist()]
+
+    def look(self, on_error: str) -> None:
+        """Load a sample. A stream goes on after it as if nobody had looked."""
+        if self.stream is not None:
+            head: list[tuple[str, Any]] = []
+            self.samples = sample(_watched(self.stream, head), self.name, on_error)
+            self.stream = chain(head, self.stream)
+        elif not is_complete(self.source):
+            # By hash, whatever the order of the records is: the same examples wherever they stand in the source.
+            rows = order_rows(self.name, self.keys, order="hash", seed=self.seed)
+            place, load = Inputs(self.source).place, self.source.__getitem__
+            some = ((self.keys_of(rows[at : at + 1])[0], int(rows[at])) for at in range(len(rows)))
+            named = ((key, partial(place, row), partial(load, row)) for key, row in some)
+            self.samples = sample(named, self.name, on_error)
+
+    def record_bytes(self, schema: Schema) -> float:
+        """About how many bytes a record takes in a shard."""
+        if isinstance(self.source, Spooled):
+            return self.source.nbytes / max(1, len(self.source))
+        records = self._some_records(Codec(schema))
+        return records.nbytes / max(1, len(records)) + FRAME
+
+    def _some_records(self, codec: Codec) -> Records:
+        if is_complete(self.source):
+            rows = self.rows[:: max(1, len(self.rows) // 64)]
+            whole = hands_on_records(self.source)
+            records: Records = self.source.records(rows) if whole else codec.encode(self.source.take(rows))
+            return records
+        fitting = []
+        for _, example in self.samples:
+            try:
+                fitting.append(codec.encode_examples([example], threads=1)[0])
+            except (ValueError, TypeError, AttributeError):
+                continue  # the build will deal with it
+        return Records(fitting)
+
+    def count_shards(self, schema: Schema, shards: int | None, format: TFRecord) -> int:
+        """How many shards it gets."""
+        by_size = shards is None and format.shard_examples is None
+        size = self.record_bytes(schema) if by_size else 0.0
+        return count_shards(
+            len(self.rows), size, shards=shards, shard_bytes=format.shard_bytes, shard_examples=format.shard_examples
+        )
+
+
+def _watched(
+    stream: Iterator[tuple[str, Any]], head: list[tuple[str, Any]]
+) -> Iterator[tuple[str, Callable[[], str], Callable[[], Any]]]:
+    for number, (key, example) in enumerate(stream):
+        head.append((key, example))
+        yield key, partial("example {}".format, number), partial(_itself, example)
+
+
+def _itself(example: Any) -> Any:
+    return example

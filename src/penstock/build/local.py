@@ -1,0 +1,55 @@
+"""The engine of one machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ..errors import SchemaError
+from ..records.codec import default_threads
+from .workers import Function, Item, Progress, Result, Shared, map_in_processes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local:
+    """Builds on this machine, in worker processes; with one worker, in the process that asks.
+
+    workers     processes; one for each core unless told
+    max_memory  bytes that examples may take while they are on their way; a quarter of the machine's unless told
+    """
+
+    workers: int | None = None
+    max_memory: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "max_memory"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise SchemaError(f"expected {name} to be 1 or more, got {value!r}")
+
+    @property
+    def processes(self) -> int:
+        """How many workers there are at most."""
+        return self.workers or default_threads()
+
+    @property
+    def chunk_bytes(self) -> int:
+        """What a worker gathers before it encodes: decoded, encoded and written copies share the budget."""
+        budget = self.max_memory or _machine_memory() // 4
+        return max(1 << 16, min(1 << 25, budget // (8 * self.processes)))
+
+    def map(
+        self, function: Function[Shared, Item, Result], shared: Shared, items: Iterable[Item], progress: Progress
+    ) -> Iterator[tuple[Item, Result]]:
+        """Run `function(shared, item, progress)` for each item; results come as they are ready."""
+        if self.processes > 1:
+            yield from map_in_processes(self.processes, function, shared, items, progress)
+        else:
+            yield from ((item, function(shared, item, progress)) for item in items)
+
+
+def _machine_memory() -> int:
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return 8 << 30

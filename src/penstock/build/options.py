@@ -1,0 +1,79 @@
+"""What a build is asked for, checked before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..errors import SchemaError, did_you_mean
+from ..records.tfrecord import TFRecord
+from ..schema import Schema
+
+ORDERS = ("hash", "source")
+POLICIES = ("raise", "skip", "quarantine")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quarantine:
+    """Keep bad examples apart, with their tracebacks: a file quarantine.jsonl in the dataset's directory.
+
+    max_errors  so many, and the build ends with an error; any number unless told
+    """
+
+    max_errors: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_errors is not None and (type(self.max_errors) is not int or self.max_errors < 0):
+            raise SchemaError(f"expected max_errors to be 0 or more, got {self.max_errors!r}")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options that decide what a dataset holds, and what to do with bad examples."""
+
+    format: TFRecord
+    shards: int | None
+    order: str
+    seed: int
+    schema: Schema | None
+    full: bool
+    on_error: str
+    max_errors: int | None
+
+    @classmethod
+    def checked(
+        cls,
+        format: str | TFRecord,
+        shards: int | None,
+        schema: Schema | Mapping[str, Any] | str | None,
+        order: str,
+        seed: int,
+        on_error: str | Quarantine,
+    ) -> Options:
+        """From what a user says."""
+        if shards is not None and (type(shards) is not int or shards < 1):
+            raise SchemaError(f"expected shards to be 1 or more, got {shards!r}")
+        if type(seed) is not int or not 0 <= seed < 2**64:
+            raise SchemaError(f"expected a seed from 0 to 2**64 - 1, got {seed!r}")
+        if isinstance(schema, str) and schema != "full":
+            raise SchemaError(f'expected a schema or "full", got {schema!r}')
+        declared = None if schema is None or isinstance(schema, str) else Schema(schema)
+        policy = "quarantine" if isinstance(on_error, Quarantine) else _one_of("on_error", on_error, POLICIES)
+        budget = on_error.max_errors if isinstance(on_error, Quarantine) else None
+        if not isinstance(format, TFRecord):
+            _one_of("format", format, ("tfrecord",))
+            format = TFRecord()
+        return cls(format, shards, _one_of("order", order, ORDERS), seed, declared, schema == "full", policy, budget)
+
+    def to_json(self) -> dict[str, Any]:
+        """Those that decide what is written."""
+        plain = {"shards": self.shards, "order": self.order, "seed": self.seed}
+        return {"format": asdict(self.format), **plain, "schema": self.schema.to_json() if self.schema else None}
+
+
+def _one_of(name: str, value: Any, known: tuple[str, ...]) -> str:
+    if value not in known:
+        expected = " or ".join(map(repr, known))
+        raise SchemaError(f"expected {name} to be {expected}, got {value!r}", "", did_you_mean(value, known))
+    return str(value)

@@ -1,0 +1,69 @@
+"""The plan of a build: which example goes where. Pure: the same keys and options give the same plan, everywhere."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+
+from .._core import hash_keys, hash_numbers
+from ..columns import Array
+from ..errors import SchemaError
+
+
+def order_rows(
+    split: str,
+    keys: list[str] | int,
+    *,
+    order: str,
+    seed: int,
+    place: Callable[[int], str] = str,
+) -> Array:
+    """The numbers of a split's examples in the order of their records.
+
+    `keys` is their number, when each is its own key. A key that stands twice is an error that names both places.
+    """
+    if isinstance(keys, int):
+        return np.argsort(hash_numbers(keys, seed, split), kind="stable") if order == "hash" else np.arange(keys)
+    hashes = hash_keys(keys, seed, split)
+    rows = np.argsort(hashes, kind="stable")
+    sorted_hashes = hashes[rows]
+    equal = np.flatnonzero(sorted_hashes[1:] == sorted_hashes[:-1])
+    if len(equal):
+        rows = np.lexsort((np.array(keys, object), hashes))
+    for at in equal:
+        first, second = sorted((int(rows[at]), int(rows[at + 1])))
+        if keys[first] == keys[second]:
+            places = [place(first), place(second)]
+            if places[0] == places[1]:
+                places = [f"example {first}", f"example {second}"]
+            got = f"{keys[first]!r} twice, from {' and from '.join(places)}"
+            raise SchemaError(f"expected each key once, got {got}", split)
+    return rows if order == "hash" else np.arange(len(keys))
+
+
+def cut_shards(count: int, shards: int) -> Array:
+    """Where shards begin and end that share `count` records evenly."""
+    return np.array([round(count * number / shards) for number in range(shards + 1)], np.int64)
+
+
+def count_shards(
+    count: int, record_bytes: float, *, shards: int | None, shard_bytes: int, shard_examples: int | None
+) -> int:
+    """How many shards a split gets: as asked for, or by examples or bytes a shard."""
+    if shards is not None:
+        return max(1, min(shards, count))
+    if shard_examples is not None:
+        return max(1, -(-count // shard_examples))
+    return max(1, min(count, -(-int(count * record_bytes) // shard_bytes)))
+
+
+def inputs_digest(keys: list[str], stamps: list[str]) -> str:
+    """What a shard is made from, as one value; "" when a stamp is unknown and nothing can be said."""
+    if not all(stamps):
+        return ""
+    digest = hashlib.blake2b(digest_size=16)
+    for key, stamp in zip(keys, stamps, strict=True):
+        digest.update(f"{len(key)}:{key}{len(stamp)}:{stamp}".encode())
+    return digest.hexdigest()

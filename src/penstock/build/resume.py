@@ -1,0 +1,97 @@
+"""What is there already: an earlier build that was cut off, or a dataset to bring up to date. Nothing is mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..errors import BuildError, NotFoundError
+from ..manifest import KEYS_SUFFIX, Manifest, read_manifest, shard_pattern
+from ..records.check import checksum
+from ..records.codec import default_threads
+from ..records.index import sidecar_path
+from .journal import Journal
+
+ANEW = "Build into another directory, or pass overwrite=True (--overwrite) to build this one anew"
+
+
+def begin(directory: Path, name: str, journal: Journal, begun: dict[str, Any], overwrite: bool) -> Manifest | None:
+    """Make the journal that of this build, and return the dataset that stands here if it was built in the same way.
+
+    A build that differs from the one that was begun here, or that stands here, is an error that says in what.
+    """
+    standing = _standing(directory)
+    if overwrite:
+        journal.begin(begun)
+        return None
+    before = journal.begun or (standing.begun if standing else None)
+    if before is None:
+        _check_empty(directory, name)
+    elif changed := "; ".join(describe_change(before, begun)):
+        what = "go on with the build that was begun here" if journal.begun else "bring this dataset up to date"
+        raise BuildError(f"expected to {what}, got another one: {changed} - at {directory}. {ANEW}")
+    if journal.begun is not None:
+        return None
+    journal.begin(begun)
+    return standing
+
+
+def take_over(journal: Journal, manifest: Manifest) -> None:
+    """Note the shards of a dataset as done, as far as it is known what they were made from."""
+    counts = {split: len(shards) for split, shards in manifest.splits.items()}
+    journal.note("plan", {"schema": manifest.schema.to_json(), "shards": counts})
+    for split, shards in manifest.splits.items():
+        for shard in shards:
+            if shard.inputs:
+                journal.note("shard", {"split": split, **asdict(shard)})
+
+
+def describe_change(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> list[str]:
+    """What differs between two nested dicts, in words."""
+    changes: list[str] = []
+    for name in sorted(before.keys() | now.keys()):
+        a, b = before.get(name), now.get(name)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            changes += describe_change(a, b, f"{where}{name} ")
+        elif a != b:
+            changes.append(f"{where}{name} was {_shown(a)}, is {_shown(b)}")
+    return changes
+
+
+def _shown(value: Any) -> str:
+    return "not there" if value is None else "something else" if isinstance(value, (dict, list)) else repr(value)
+
+
+def _standing(directory: Path) -> Manifest | None:
+    try:
+        return read_manifest(directory)
+    except NotFoundError:
+        return None
+
+
+def _check_empty(directory: Path, name: str) -> None:
+    """Shards that no manifest and no journal speaks of are someone else's."""
+    pattern = shard_pattern(name)
+    foreign = next((path.name for path in directory.iterdir() if pattern.fullmatch(path.name)), None)
+    if foreign is not None:
+        raise BuildError(f"expected a directory without shards, got {foreign} - at {directory}. {ANEW}")
+
+
+def whole_files(directory: Path, entries: Iterable[dict[str, Any]]) -> set[str]:
+    """The files that are what their entries say: size, checksum, and that index and keys are beside them."""
+    named = list(entries)
+    with ThreadPoolExecutor(default_threads()) as pool:
+        whole = pool.map(lambda entry: _is_whole(directory / entry["file"], entry), named)
+        return {entry["file"] for entry, fine in zip(named, whole, strict=True) if fine}
+
+
+def _is_whole(path: Path, entry: dict[str, Any]) -> bool:
+    beside = (sidecar_path(path), path.with_name(path.name + KEYS_SUFFIX))
+    try:
+        fits = path.stat().st_size == entry["bytes"] and all(other.exists() for other in beside)
+        return fits and checksum(path) == entry["crc32c"]
+    except OSError:
+        return False

@@ -1,0 +1,344 @@
+"""`build`: list, decide the schema, plan, write what is missing, commit."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import BuildError, SchemaError
+from ..manifest import MANIFEST, WORK, Manifest, dataset_name, shard_file
+from ..records.tfrecord import TFRecord
+from ..schema import Schema
+from .commit import Leak, find_leaks, publish_dataset, sweep, sweep_temporary, write_quarantine
+from .encoder import DriftError, Job, Outcome
+from .inputs import Inputs, as_splits
+from .journal import Journal
+from .listing import Split
+from .local import Local
+from .options import Options, Quarantine
+from .plan import cut_shards, inputs_digest
+from .resume import begin, take_over, whole_files
+from .schemas import infer_all, scan
+from .spool import Spooled, spool_file, spool_name, spool_stream
+from .task import Task, run
+
+SPOOL_TASKS = 64  # that a split whose examples become many is cut into
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a build is: examples of `total`, which a stream does not know, and the bytes of their records."""
+
+    stage: str
+    examples: int
+    total: int | None
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a build did.
+
+    written, kept  shards
+    bad, ignored   examples
+    leaks          contents that stand in more than one split; `leaking` names some
+    drift          how the schema was widened, and for which example; empty if it was not
+    """
+
+    path: Path
+    manifest: Manifest
+    written: int
+    kept: int
+    bad: int
+    ignored: int
+    leaks: int
+    leaking: tuple[Leak, ...]
+    drift: str
+    seconds: float
+
+    def __repr__(self) -> str:
+        splits = self.manifest.splits.items()
+        told = [f"{name} {sum(s.records for s in shards):,} in {len(shards)}" for name, shards in splits]
+        rest = [f"{count:,} {word}" for word in ("bad", "ignored", "leaks") if (count := getattr(self, word))]
+        return f"Built({str(self.path)!r}: {', '.join(told + rest)})"
+
+
+def build(
+    source: Any,
+    path: str | Path,
+    *,
+    format: str | TFRecord = "tfrecord",
+    shards: int | None = None,
+    schema: Schema | Mapping[str, Any] | str | None = None,
+    order: str = "hash",
+    seed: int = 0,
+    on_error: str | Quarantine = "raise",
+    workers: int | None = None,
+    engine: Local | None = None,
+    overwrite: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Built:
+    """Build a dataset from a source into a directory. The same build again goes on after whatever has cut it off.
+
+    build([{"x": 1}, {"x": 2}], "data/toy")
+    build(image_folder("photos/"), "data/photos", shards=8, on_error="quarantine")
+
+    format     "tfrecord", or TFRecord(...) with options
+    shards     how many for each split; by size unless told
+    schema     what examples hold; found out unless told, from a sample or, with "full", from every example
+    order      "hash": by seed and key, whatever the order of the source; "source": as they come
+    on_error   "raise", "skip" or "quarantine" examples that cannot be stored; Quarantine(max_errors=...)
+    workers    processes; Local(workers=..., max_memory=...) as `engine` says more
+    overwrite  build anew what stands there, or was begun there, even if it was something else
+    progress   called now and then
+    """
+    if engine is not None and workers is not None:
+        raise SchemaError("expected workers or an engine, got both", hint="Local(workers=...)")
+    options = Options.checked(format, shards, schema, order, seed, on_error)
+    engine = engine or Local(workers=workers)
+    splits = [Split(name, part, order, seed) for name, part in as_splits(source).items()]
+    directory = Path(path)
+    with Journal(directory / WORK) as journal:
+        try:
+            return _Build(directory, options, engine, journal, splits, progress).run(overwrite)
+        except KeyboardInterrupt:
+            kept = f"{len(journal.shards)} finished shards are kept"
+            raise KeyboardInterrupt(f"stopped: {kept}. Build again to go on - at {directory}") from None
+
+
+class _Build:
+    """One build, step by step."""
+
+    def __init__(
+        self,
+        directory: Path,
+        options: Options,
+        engine: Local,
+        journal: Journal,
+        splits: list[Split],
+        progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self.directory = directory
+        self.name = dataset_name(directory)
+        self.options = options
+        self.engine = engine
+        self.journal = journal
+        self.splits = splits
+        self.drift = ""
+        self.outcomes: dict[str, Outcome] = {}
+        self.started = time.monotonic()
+        self._told = progress
+        self._state = Progress("", 0, None, 0)
+
+    def run(self, overwrite: bool) -> Built:
+        begun = {
+            "options": self.options.to_json(),
+            "source": {split.name: split.fingerprint() for split in self.splits},
+        }
+        standing = begin(self.directory, self.name, self.journal, begun, overwrite)
+        if standing is not None:
+            take_over(self.journal, standing)
+        sweep_temporary(self.directory, self.name)
+        job = self._spool_streams(self._job())
+        try:
+            written = self._write(job)
+        except DriftError as drift:
+            self.drift = str(drift)
+            written = self._write(self._full_pass(job))
+        return self._commit(begun, standing, written)
+
+    # The schema
+
+    def _job(self) -> Job:
+        """What tasks share; the schema is the declared one, that of the plan that is there, or inferred."""
+        plan = self.journal.plan
+        if self.options.schema is not None:
+            schema, firm = self.options.schema, True
+        elif plan is not None:
+            schema, firm = Schema.from_json(plan["schema"]), bool(plan.get("firm"))
+            self.drift = plan.get("drift", "")
+        else:
+            schema, firm = Schema({}), False
+        if plan is None:
+            for split in self.splits:
+                split.look(self.options.on_error)
+        known = {split.name: split.known for split in self.splits}
+        if not schema:
+            samples = {split.name: split.samples for split in self.splits}
+            schema = infer_all(samples, known, self.options.on_error)
+        sources = {split.name: split.source for split in self.splits if split.stream is None}
+        options = self.options
+        job = Job(
+            self.directory, sources, known, schema, firm, options.format, options.on_error, self.engine.chunk_bytes
+        )
+        return self._full_pass(job) if options.full and not firm and plan is None else job
+
+    def _full_pass(self, job: Job) -> Job:
+        """Look at every example, and widen the schema to hold them all."""
+        tasks = [
+            Task(split.name, "a look at the examples", rows, split.keys_of(rows))
+            for split in self.splits
+            if split.stream is None
+            for rows in np.array_split(split.rows, min(len(split.rows), SPOOL_TASKS))
+        ]
+        self._stage("looking at every example", sum(len(task.rows) for task in tasks))
+        found = {id(task): schema for task, schema in self.engine.map(scan, job, tasks, self._progress)}
+        schema = reduce(Schema.widen, [found[id(task)] for task in tasks], job.schema)
+        return replace(job, schema=schema, firm=True)
+
+    # Spools
+
+    def _spool_streams(self, job: Job) -> Job:
+        """Streams become files of records; the schema is widened to hold what they held."""
+        for split in self.splits:
+            if split.stream is None:
+                continue
+            entry = self._spooled(spool_name(split.name, 0))
+            if entry is None:
+                self._stage(f"spooling {split.name}", None)
+                entry = spool_stream(job, split.name, split.stream, self._progress)
+                self.journal.note("spool", entry)
+            job = self._use_spools(job, split, [entry])
+            if not job.firm:
+                job = replace(job, schema=job.schema.widen(job.sources[split.name].schema))
+        return job
+
+    def _spool_parts(self, job: Job) -> Job:
+        """Examples that become many are spooled in parallel: only then it is known how many there are."""
+        for split in list(self.splits):
+            if not split.multiplies():
+                continue
+            numbers = np.array_split(np.arange(len(split.rows)), min(len(split.rows), SPOOL_TASKS))
+            tasks = [Task(split.name, spool_name(split.name, at), n, split.keys_of(n)) for at, n in enumerate(numbers)]
+            entries = {task.file: self._spooled(task.file) for task in tasks}
+            todo = [task for task in tasks if entries[task.file] is None]
+            self._stage(f"spooling {split.name}", None)
+            for task, outcome in self.engine.map(run, replace(job, format=TFRecord()), todo, self._progress):
+                file = spool_file(task.file, job.schema, outcome)
+                entry = {"file": task.file, "split": split.name, "files": [file]}
+                entries[task.file] = entry | {"ignored": outcome.ignored, "bad": outcome.bad}
+                self.journal.note("spool", entries[task.file] or {})
+            job = self._use_spools(job, split, [entry for entry in entries.values() if entry is not None])
+        return job
+
+    def _spooled(self, file: str) -> dict[str, Any] | None:
+        """What an earlier run has spooled, if it is whole."""
+        entry = self.journal.spools.get(file)
+        if entry is None or len(whole_files(self.directory, entry["files"])) < len(entry["files"]):
+            return None
+        return entry
+
+    def _use_spools(self, job: Job, split: Split, entries: list[dict[str, Any]]) -> Job:
+        named = [file for entry in entries for file in entry["files"]]
+        files = [(self.directory / file["file"], Schema.from_json(file["schema"])) for file in named]
+        for entry in entries:
+            self._count(Outcome(split.name, entry["file"], ignored=entry["ignored"], bad=entry["bad"]))
+        spooled = Spooled(files)
+        self.splits[self.splits.index(split)] = Split(split.name, spooled, self.options.order, self.options.seed)
+        return replace(job, sources={**job.sources, split.name: spooled})
+
+    # Shards
+
+    def _write(self, job: Job) -> list[Outcome]:
+        """The shards that were not there, written."""
+        self.outcomes = {file: done for file, done in self.outcomes.items() if file.startswith(WORK)}
+        job = self._spool_parts(job)
+        tasks = self._plan(job)
+        self.tasks, self.schema = tasks, job.schema
+        kept = self._kept(tasks)
+        for entry in kept.values():
+            self._count(entry)
+        todo = [task for task in tasks if task.file not in kept]
+        self._stage("writing", sum(len(task.rows) for task in todo))
+        written = []
+        if todo:
+            (self.directory / MANIFEST).unlink(missing_ok=True)
+        for _, outcome in self.engine.map(run, job, todo, self._progress):
+            self.journal.note("shard", asdict(outcome))
+            self._count(outcome)
+            written.append(outcome)
+        return written
+
+    def _plan(self, job: Job) -> list[Task]:
+        """The shards of every split."""
+        before = self.journal.plan
+        counts = (
+            before["shards"]
+            if before
+            else {split.name: split.count_shards(job.schema, self.options.shards, job.format) for split in self.splits}
+        )
+        plan = {"schema": job.schema.to_json(), "shards": counts, "firm": job.firm, "drift": self.drift}
+        if before is None or before["schema"] != plan["schema"]:
+            self.journal.note("plan", plan)
+        tasks = []
+        for split in self.splits:
+            count = counts[split.name]
+            for number, rows in enumerate(np.split(split.rows, cut_shards(len(split.rows), count)[1:-1])):
+                file = shard_file(self.name, split.name, "tfrecord", number, count)
+                tasks.append(Task(split.name, file, rows, split.keys_of(rows)))
+        return tasks
+
+    def _kept(self, tasks: list[Task]) -> dict[str, Outcome]:
+        """Shards that are there, are whole, and are made from what the source has now."""
+        sources = {split.name: Inputs(split.source) for split in self.splits}
+        fresh = {}
+        for task in tasks:
+            entry = self.journal.shards.get(task.file)
+            if entry is not None and entry["inputs"]:
+                stamps = [sources[task.split].stamp(row) for row in task.rows.tolist()]
+                entry = entry if entry["inputs"] == inputs_digest(task.keys, stamps) else None
+            if entry is not None:
+                fresh[task.file] = entry
+        whole = whole_files(self.directory, fresh.values())
+        return {file: Outcome(**entry) for file, entry in fresh.items() if file in whole}
+
+    def _count(self, outcome: Outcome) -> None:
+        self.outcomes[outcome.file] = outcome
+        bad = [entry for each in self.outcomes.values() for entry in each.bad]
+        budget = self.options.max_errors
+        if budget is not None and len(bad) > budget:
+            last = f"{bad[-1]['error']} - in example {bad[-1]['key']!r}, from {bad[-1]['place']}"
+            raise BuildError(f"expected at most {budget} bad examples, got {len(bad)}: the last is {last}")
+
+    # The end
+
+    def _commit(self, begun: dict[str, Any], standing: Manifest | None, written: list[Outcome]) -> Built:
+        shards = [self.outcomes[task.file] for task in self.tasks]
+        if not any(shard.records for shard in shards):
+            raise BuildError(f"expected examples, got none that could be stored - at {self.directory}")
+        files: dict[str, list[str]] = {}
+        for shard in shards:
+            files.setdefault(shard.split, []).append(shard.file)
+        leaks, leaking = find_leaks(self.directory, files)
+        bad = [entry for outcome in self.outcomes.values() for entry in outcome.bad]
+        ignored = sum(outcome.ignored for outcome in self.outcomes.values())
+        if standing is not None and not written:
+            manifest, ignored = standing, standing.found["ignored"]
+            shutil.rmtree(self.directory / WORK)
+        else:
+            write_quarantine(self.directory, bad if self.options.on_error == "quarantine" else [])
+            found = {"bad": len(bad), "ignored": ignored, "leaks": leaks}
+            manifest = publish_dataset(self.directory, self.name, begun, self.schema, shards, found)
+            sweep(self.directory, manifest)
+        kept, seconds = len(shards) - len(written), time.monotonic() - self.started
+        return Built(
+            self.directory, manifest, len(written), kept, len(bad), ignored, leaks, tuple(leaking), self.drift, seconds
+        )
+
+    # Progress
+
+    def _stage(self, name: str, total: int | None) -> None:
+        self._state = Progress(name, 0, total, 0)
+
+    def _progress(self, examples: int, size: int) -> None:
+        state = self._state
+        self._state = replace(state, examples=state.examples + examples, bytes=state.bytes + size)
+        if self._told is not None:
+            self._told(self._state)

@@ -1,0 +1,133 @@
+"""Worker processes: one item at a time each, ended at once, missed when they die."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection, wait
+from typing import Any, TypeVar
+
+from ..errors import BuildError, PenstockError
+
+Shared = TypeVar("Shared")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Progress = Callable[[int, int], None]  # so many more examples, so many more bytes
+Function = Callable[[Shared, Item, Progress], Result]
+
+MOST_CRASHES = 3  # of workers on one item
+
+
+def map_in_processes(
+    count: int, function: Function[Shared, Item, Result], shared: Shared, items: Iterable[Item], progress: Progress
+) -> Iterator[tuple[Item, Result]]:
+    """Run `function(shared, item, progress)` for each item; results come as they are ready.
+
+    An error ends all of it. An item whose worker dies is given to another, up to three times.
+    """
+    waiting = list(items)[::-1]
+    crashes: Counter[int] = Counter()
+    workers: dict[Connection, _Worker] = {}
+    try:
+        while waiting or workers:
+            while waiting and len(workers) < count:
+                worker = _Worker(function, shared)
+                workers[worker.connection] = worker
+                worker.give(waiting.pop())
+            for ready in wait(list(workers)):
+                assert isinstance(ready, Connection)
+                worker = workers[ready]
+                try:
+                    kind, content = ready.recv()
+                except (EOFError, ConnectionError):
+                    del workers[ready]
+                    code = worker.end()
+                    crashes[id(worker.item)] += 1
+                    if crashes[id(worker.item)] >= MOST_CRASHES:
+                        got = f"{MOST_CRASHES} that ended on it, the last with code {code}"
+                        raise BuildError(f"expected a worker process to finish {worker.item}, got {got}") from None
+                    waiting.append(worker.item)
+                    continue
+                if kind == "progress":
+                    progress(*content)
+                elif kind == "error":
+                    error, trace = content
+                    raise error from _WorkerTraceback(trace)
+                else:
+                    item = worker.item
+                    if waiting:
+                        worker.give(waiting.pop())
+                    else:
+                        worker.end()
+                        del workers[ready]
+                    yield item, content
+    finally:
+        for worker in workers.values():
+            worker.end()
+
+
+class _Worker:
+    """A process that waits for items at the other end of a connection."""
+
+    def __init__(self, function: Function[Any, Any, Any], shared: Any) -> None:
+        # Where forking is usual, it spares pickling; elsewhere the function, and what is shared, are sent.
+        context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+        self.item: Any = None
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, function, shared), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def give(self, item: Any) -> None:
+        self.item = item
+        self.connection.send(item)
+
+    def end(self) -> int | None:
+        """At once, in whatever it is doing: all that it leaves behind are temporary files."""
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+        code: int | None = self.process.exitcode
+        self.process.close()
+        return code
+
+
+class _WorkerTraceback(Exception):  # noqa: N818  # not raised: it shows where an error came from
+    """What the worker's traceback was."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def _serve(connection: Connection, function: Function[Any, Any, Any], shared: Any) -> None:
+    """A worker's life."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C, and ends its workers
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+    def progress(examples: int, size: int) -> None:
+        connection.send(("progress", (examples, size)))
+
+    while True:
+        item = connection.recv()
+        try:
+            connection.send(("result", function(shared, item, progress)))
+        except BaseException as error:  # noqa: BLE001  # the parent raises it
+            trace = traceback.format_exc()
+            known = isinstance(error, (PenstockError, OSError, MemoryError))  # others might not survive the way
+            told = error if known else BuildError(f"{type(error).__name__}: {error} - in {item}")
+            connection.send(("error", (told, trace)))
+
+
+def _end_with_parent() -> None:
+    """However the parent ends, its workers do not outlive it."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,173 @@
+"""The directory of a dataset: the names of its files, and the manifest. No manifest, no dataset.
+
+data/photos/
+  penstock.json                                   the manifest: written last
+  photos-train.tfrecord-00000-of-00002 ...        the shards, named as TFDS names them
+  photos-train.tfrecord-00000-of-00002.index      where each record begins
+  photos-train.tfrecord-00000-of-00002.keys       which example each record was
+  .build/                                         a build that is under way, or was cut off
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from .errors import CorruptionError, NotFoundError
+from .schema import Schema
+from .storage import publish
+
+MANIFEST = "penstock.json"
+WORK = ".build"
+VERSION = 1
+KEYS_SUFFIX = ".keys"
+HASHES_SUFFIX = ".hashes.npy"
+
+_SPLIT = re.compile(r"[\w-]+")
+_FILE = re.compile(r"[\w.-]+")
+_MOST_MANIFEST_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class ShardEntry:
+    """A published shard: its file, what it holds, and a digest of what it was made from ("" when that is unknown)."""
+
+    file: str
+    records: int
+    bytes: int
+    crc32c: int
+    inputs: str = ""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a dataset is: everything that a reader must know before it opens a shard, and what it was built from.
+
+    options, source  what the build was asked for, and what tells its source apart
+    found            what it found: bad and ignored examples, content that stands in two splits
+    made             when, and by which version: the only part that differs between two equal builds
+    """
+
+    name: str
+    schema: Schema
+    splits: dict[str, tuple[ShardEntry, ...]]
+    options: dict[str, Any]
+    source: dict[str, Any]
+    found: dict[str, Any]
+    made: dict[str, Any]
+
+    @property
+    def begun(self) -> dict[str, Any]:
+        """What was asked for."""
+        return {"options": self.options, "source": self.source}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dicts, lists, strings and numbers."""
+        return {
+            "penstock_manifest": VERSION,
+            "name": self.name,
+            "schema": self.schema.to_json(),
+            "splits": {split: [asdict(shard) for shard in shards] for split, shards in self.splits.items()},
+            "options": self.options,
+            "source": self.source,
+            "found": self.found,
+            "made": self.made,
+        }
+
+    @classmethod
+    def from_json(cls, data: Any, where: str) -> Manifest:
+        """The manifest of `to_json()`; anything else is a CorruptionError."""
+        try:
+            if data["penstock_manifest"] != VERSION:
+                raise ValueError(f"version {data['penstock_manifest']!r}")
+            splits = {
+                _checked(_SPLIT, split): tuple(_entry(shard) for shard in shards)
+                for split, shards in data["splits"].items()
+            }
+            parts = (dict(data[part]) for part in ("options", "source", "found", "made"))
+            return cls(_checked(_FILE, data["name"]), Schema.from_json(data["schema"]), splits, *parts)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            got = f"something else ({type(error).__name__}: {error})"
+            raise CorruptionError(f"expected a manifest of version {VERSION}, got {got}", where) from error
+
+
+def _entry(data: Mapping[str, Any]) -> ShardEntry:
+    known = {field.name for field in fields(ShardEntry)}
+    if set(data) != known:
+        raise ValueError(f"a shard with {sorted(set(data) ^ known)}")
+    entry = ShardEntry(**data)
+    _checked(_FILE, entry.file)
+    if any(type(number) is not int or number < 0 for number in (entry.records, entry.bytes, entry.crc32c)):
+        raise ValueError(f"a shard with odd numbers: {entry.file}")
+    return entry
+
+
+def _checked(pattern: re.Pattern[str], text: Any) -> str:
+    """A name that stays within the directory."""
+    if not isinstance(text, str) or not pattern.fullmatch(text) or text in (".", ".."):
+        raise ValueError(f"the name {text!r}")
+    return text
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of a dataset."""
+    path = directory / MANIFEST
+    try:
+        if path.stat().st_size > _MOST_MANIFEST_BYTES:
+            raise CorruptionError(f"expected a manifest of at most {_MOST_MANIFEST_BYTES} bytes, got more", str(path))
+        data = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise NotFoundError(f"expected a dataset, got no {MANIFEST} - at {directory}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptionError(f"expected a manifest, got broken JSON ({error})", str(path)) from None
+    return Manifest.from_json(data, str(path))
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Publish a dataset."""
+    publish(directory / MANIFEST, json.dumps(manifest.to_json(), indent=1).encode(), sync=True)
+
+
+def dataset_name(directory: Path) -> str:
+    """The name that a path gives a dataset: its last part that is not a version, fit for file names."""
+    parts = [part for part in directory.absolute().parts if not re.fullmatch(r"\d+\.\d+\.\d+", part)]
+    return re.sub(r"\W+", "_", parts[-1] if parts else "").strip("_") or "dataset"
+
+
+def shard_file(name: str, split: str, suffix: str, number: int, count: int) -> str:
+    """The name of a shard, as TFDS has it."""
+    digits = max(5, len(str(count)))
+    return f"{name}-{split}.{suffix}-{number:0{digits}}-of-{count:0{digits}}"
+
+
+def shard_pattern(name: str) -> re.Pattern[str]:
+    """What the names of a dataset's shards match, and those of the files beside them."""
+    return re.compile(re.escape(name) + r"-[\w-]+\.tfrecord-\d{5,}-of-\d{5,}(\.index|\.keys)?")
+
+
+def hashes_path(path: Path) -> Path:
+    """Where a build keeps the hashes of a shard's records, while it is under way."""
+    folder = path.parent if path.parent.name == WORK else path.parent / WORK
+    return folder / (path.name + HASHES_SUFFIX)
+
+
+def write_keys(path: Path, keys: Iterable[str]) -> None:
+    """Keep the keys of a shard's records beside it."""
+    publish(path.with_name(path.name + KEYS_SUFFIX), zlib.compress(json.dumps(list(keys)).encode(), 1), sync=True)
+
+
+def read_keys(path: Path) -> list[str]:
+    """The keys of a shard's records."""
+    file = path.with_name(path.name + KEYS_SUFFIX)
+    try:
+        keys = json.loads(zlib.decompress(file.read_bytes()))
+    except (zlib.error, ValueError) as error:
+        raise CorruptionError(f"expected the keys of a shard, got broken bytes ({error})", str(file)) from None
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise CorruptionError("expected a list of keys, got something else", str(file))
+    return keys
