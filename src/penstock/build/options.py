@@ -66,6 +66,11 @@ class Options:
             format = TFRecord()
         return cls(format, shards, _one_of("order", order, ORDERS), seed, declared, schema == "full", policy, budget)
 
+    @property
+    def counts_shards(self) -> bool:
+        """Whether the number of shards is known without the size of the records."""
+        return self.shards is not None or self.format.shard_examples is not None
+
     def to_json(self) -> dict[str, Any]:
         """Those that decide what is written."""
         plain = {"shards": self.shards, "order": self.order, "seed": self.seed}

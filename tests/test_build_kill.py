@@ -1,0 +1,322 @@
+"""Builds that are cut off: killed, interrupted, out of space, crashed. They go on, and end with the same bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.build import Local, build
+from penstock.build.journal import Journal
+from penstock.errors import BuildError
+from penstock.manifest import WORK, read_manifest
+from penstock.records.tfrecord import TFRecord
+
+# A build of 40 shards that takes long enough to be killed in the middle.
+LISTED = """
+import sys, time
+import penstock as ps
+
+class Slow:
+    def __len__(self):
+        return 400
+    def __getitem__(self, number):
+        time.sleep(0.001)
+        return {"x": number, "data": bytes([number % 256]) * 2000}
+
+ps.build(Slow(), sys.argv[1], shards=40, workers=2)
+"""
+STREAM = """
+import sys, time
+import penstock as ps
+
+def stream():
+    for number in range(400):
+        time.sleep(0.0005)
+        yield {"x": number if number != 300 else 0.5, "data": bytes([number % 256]) * 2000}
+
+ps.build(stream, sys.argv[1], shards=20, workers=2)
+"""
+
+
+def start(code: str, directory: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(directory)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finish(code: str, directory: Path) -> None:
+    process = start(code, directory)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """All files of a dataset; of the manifest all but when it was made."""
+    found = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+    manifest = json.loads(found.pop("penstock.json"))
+    del manifest["made"]
+    assert not (directory / WORK).exists()
+    return found | {"penstock.json": json.dumps(manifest).encode()}
+
+
+@pytest.mark.parametrize(("code", "kills"), [(LISTED, 14), (STREAM, 6)], ids=["listed", "stream"])
+def test_killed_at_random_points(tmp_path: Path, code: str, kills: int) -> None:
+    """Each kill comes at another point of the same build; in between, nothing looks like a dataset."""
+    finish(code, tmp_path / "whole" / "toy")
+    expected = contents(tmp_path / "whole" / "toy")
+    directory = tmp_path / "killed" / "toy"
+    points = random.Random(7)
+    killed = 0
+    journal = directory / WORK / "journal.jsonl"
+    while killed < kills:
+        process = start(code, directory)
+        before = journal.stat().st_size if journal.exists() else 0
+        wait_for(lambda: process.poll() is not None or (journal.exists() and journal.stat().st_size > before), 30)
+        time.sleep(points.random() * 0.04)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=30)
+        killed += 1
+        if process.returncode == 0:  # it was quicker
+            assert contents(directory) == expected
+            shutil.rmtree(directory)
+        else:
+            assert (
+                not (directory / "penstock.json").exists() or contents_manifest(directory) == expected["penstock.json"]
+            )
+    finish(code, directory)
+    assert contents(directory) == expected
+
+
+def contents_manifest(directory: Path) -> bytes:
+    manifest = json.loads((directory / "penstock.json").read_bytes())
+    del manifest["made"]
+    return json.dumps(manifest).encode()
+
+
+def wait_for(condition: Any, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.002)
+
+
+def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
+    process = start(LISTED, tmp_path / "toy")
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if not children.exists():
+        process.kill()
+        pytest.skip("this system does not list the children of a process")
+    wait_for(lambda: len(children.read_text().split()) == 2, 30)
+    workers = [int(child) for child in children.read_text().split()]
+    process.kill()
+    process.communicate()
+    wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 5)
+
+
+def test_only_what_is_missing_is_done_again(tmp_path: Path) -> None:
+    loaded: list[int] = []
+
+    class Breaks:
+        broken = True
+
+        def __len__(self) -> int:
+            return 100
+
+        def __getitem__(self, number: int) -> dict[str, int]:
+            loaded.append(number)
+            if self.broken and len(loaded) > 150:
+                raise KeyboardInterrupt
+            return {"x": number}
+
+    source = Breaks()
+    options: dict[str, Any] = {"shards": 10, "workers": 1, "schema": {"x": "int64"}}
+    with pytest.raises(KeyboardInterrupt, match=r"stopped: \d finished shards are kept. Build again to go on"):
+        loaded.extend(range(100))
+        build(source, tmp_path / "toy", **options)
+    assert not (tmp_path / "toy" / "penstock.json").exists()
+    finished = len(list((tmp_path / "toy").glob("*.keys")))
+    assert 0 < finished < 10
+    source.broken = False
+    loaded.clear()
+    built = build(source, tmp_path / "toy", **options)
+    assert (built.kept, built.written) == (finished, 10 - finished)
+    assert len(loaded) - 1 <= 10 * (10 - finished) + 110 - 100  # one look at what an example is
+
+
+def test_a_finished_shard_that_was_changed_is_written_again(tmp_path: Path) -> None:
+    class Stops:
+        stop = True
+
+        def __len__(self) -> int:
+            return 100
+
+        def __getitem__(self, number: int) -> dict[str, int]:
+            if self.stop and number == 99:
+                raise OSError("gone")
+            return {"x": number}
+
+    source = Stops()
+    options: dict[str, Any] = {"shards": 10, "workers": 1, "order": "source", "schema": {"x": "int64"}}
+    with pytest.raises(BuildError, match="gone"):
+        build(source, tmp_path / "toy", **options)
+    first, second, third, *_ = sorted(path for path in (tmp_path / "toy").glob("*-of-00010"))
+    data = bytearray(first.read_bytes())
+    data[20] ^= 1
+    first.write_bytes(data)
+    second.write_bytes(second.read_bytes()[:-1])
+    third.with_name(third.name + ".keys").unlink()
+    source.stop = False
+    built = build(source, tmp_path / "toy", **options)
+    assert (built.kept, built.written) == (6, 4)
+    source.stop = True
+    build([{"x": n} for n in range(100)], tmp_path / "other" / "toy", shards=10, order="source")
+    shards = [name for name in contents(tmp_path / "toy") if name != "penstock.json"]
+    a, b = contents(tmp_path / "toy"), contents(tmp_path / "other" / "toy")
+    assert all(a[name] == b[name] for name in shards)
+
+
+def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path) -> None:
+    code = LISTED.replace("time.sleep(0.001)", "time.sleep(30 if number == 7 else 0)")
+    code = code.replace("workers=2)", 'workers=2, schema={"x": "int64", "data": "bytes"})')
+    code = code.replace("number == 7", "number > 300")
+    with start(code, tmp_path / "toy") as process:
+        journal = tmp_path / "toy" / WORK / "journal.jsonl"
+        try:
+            wait_for(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= 2, 30)
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            started = time.monotonic()
+            _, errors = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert time.monotonic() - started < 3
+    assert "Build again to go on" in errors
+    assert "KeyboardInterrupt" in errors
+
+
+class Crashes:
+    """A source whose example 7 ends its worker, so many times."""
+
+    def __init__(self, folder: Path, times: int) -> None:
+        self.folder = folder
+        self.times = times
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, number: int) -> dict[str, int]:
+        seen = len(list(self.folder.iterdir()))
+        if number == 7 and seen < self.times:
+            (self.folder / str(seen)).touch()
+            os._exit(3)
+        return {"x": number}
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_crashed_worker_is_replaced(tmp_path: Path, times: int) -> None:
+    (tmp_path / "crashes").mkdir()
+    source = Crashes(tmp_path / "crashes", times)
+    built = build(source, tmp_path / "toy", shards=5, workers=2, schema={"x": "int64"})
+    assert sum(shard.records for shard in built.manifest.splits["train"]) == 20
+    assert len(list((tmp_path / "crashes").iterdir())) == times
+
+
+def test_a_worker_that_crashes_always_is_an_error_that_names_the_shard(tmp_path: Path) -> None:
+    (tmp_path / "crashes").mkdir()
+    source = Crashes(tmp_path / "crashes", 100)
+    with pytest.raises(BuildError, match=r"to finish toy-train.tfrecord-00001-of-00005 .*, got 3 that ended .* code 3"):
+        build(source, tmp_path / "toy", shards=5, workers=2, schema={"x": "int64"}, order="source")
+
+
+def test_two_builds_into_one_directory(tmp_path: Path) -> None:
+    rows = [{"x": 1}, {"x": 2}]
+    with (
+        Journal(tmp_path / "toy" / WORK),
+        pytest.raises(
+            BuildError, match=f"expected to build here alone, got process {os.getpid()} that builds here too"
+        ),
+    ):
+        build(rows, tmp_path / "toy")
+    build(rows, tmp_path / "toy")
+
+
+def test_leftovers_are_swept_and_other_files_left_alone(tmp_path: Path) -> None:
+    rows = [{"x": number} for number in range(20)]
+    directory = tmp_path / "toy"
+    build(rows, directory, shards=4)
+    (directory / "README.txt").write_text("mine")
+    (directory / ".toy-train.tfrecord-00000-of-00004.99-0.partial").write_text("half")
+    build(rows, directory, shards=2, overwrite=True)
+    names = {path.name for path in directory.iterdir()}
+    shards = {f"toy-train.tfrecord-0000{n}-of-00002" for n in range(2)}
+    assert names == {"README.txt", "penstock.json", *(name + s for name in shards for s in ("", ".index", ".keys"))}
+
+
+def test_shards_of_others_are_left_alone(tmp_path: Path) -> None:
+    directory = tmp_path / "toy"
+    directory.mkdir()
+    foreign = directory / "toy-train.tfrecord-00000-of-00001"
+    foreign.write_text("precious")
+    with pytest.raises(BuildError, match="expected a directory without shards, got toy-train"):
+        build([{"x": 1}], directory)
+    assert foreign.read_text() == "precious"
+    assert [path.name for path in directory.iterdir()] == [foreign.name]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real filesystem of 4 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"mounting a small filesystem needs rights: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=False)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_full_disk_is_an_error_and_the_build_goes_on_with_more_room(
+    small_disk: Path, tmp_path: Path, workers: int, on_error: str
+) -> None:
+    rows = [{"x": number, "data": random.Random(number).randbytes(10_000)} for number in range(300)]
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(2 << 20))
+    options: dict[str, Any] = {"workers": workers, "format": TFRecord(shard_examples=20), "on_error": on_error}
+    with pytest.raises(OSError, match="No space left on device"):
+        build(rows, small_disk / "toy", **options)
+    assert not (small_disk / "toy" / "penstock.json").exists()
+    finished = len(list((small_disk / "toy").glob("*.keys")))
+    assert finished > 0
+    ballast.unlink()
+    built = build(rows, small_disk / "toy", **options)
+    assert built.kept > 0
+    build(rows, tmp_path / "whole" / "toy", **options)
+    assert contents(small_disk / "toy") == contents(tmp_path / "whole" / "toy")
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a file")
+    with pytest.raises(OSError, match="expected a directory to build in"):
+        build([{"x": 1}], tmp_path / "file" / "toy")
+
+
+def test_memory_of_workers_is_the_engine_s(tmp_path: Path) -> None:
+    assert Local(workers=2, max_memory=64 << 20).chunk_bytes == 4 << 20
+    assert read_manifest(build([{"x": 1}], tmp_path / "toy", engine=Local(workers=1)).path).name == "toy"
