@@ -1,8 +1,13 @@
 //! Decoded columns: plain buffers that a caller can take over without a copy.
 
+use std::sync::Mutex;
+
 use crate::plan::{Dtype, Missing, Spec};
 
 /// Bytes with room for any element type: numbers lie aligned to eight bytes.
+///
+/// A large buffer that is dropped is kept for the next column: new memory costs a page fault every few kilobytes, which is
+/// as much as filling it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Buffer {
     /// Numbers: whole words, and how many of their bytes count.
@@ -14,14 +19,15 @@ pub enum Buffer {
 impl Buffer {
     /// Zeros for numbers that take `length` bytes in all.
     pub fn numbers(length: usize) -> Buffer {
-        Buffer::Numbers(vec![0; length.div_ceil(8)], length)
+        let mut words = SPARE_NUMBERS.take(length.div_ceil(8));
+        words.resize(length.div_ceil(8), 0);
+        Buffer::Numbers(words, length)
     }
 
     /// Adds `length` zero bytes, and returns them to be written.
     pub fn grow(&mut self, length: usize) -> &mut [u8] {
         let start = self.bytes().len();
         match self {
-            // The first rows of a column take zeroed memory as it comes; only more rows are worth a copy.
             Buffer::Numbers(words, _) if words.is_empty() => *self = Buffer::numbers(length),
             Buffer::Numbers(words, whole) => {
                 *whole += length;
@@ -49,6 +55,53 @@ impl Buffer {
     }
 }
 
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        match self {
+            Buffer::Numbers(words, _) => SPARE_NUMBERS.give(std::mem::take(words)),
+            Buffer::Strings(bytes) => SPARE_STRINGS.give(std::mem::take(bytes)),
+        }
+    }
+}
+
+/// Memory that dropped columns leave for the next ones.
+struct Spare<T>(Mutex<Vec<Vec<T>>>);
+
+static SPARE_NUMBERS: Spare<u64> = Spare(Mutex::new(Vec::new()));
+static SPARE_STRINGS: Spare<u8> = Spare(Mutex::new(Vec::new()));
+
+/// Smaller buffers come from the allocator's own stock.
+const WORTH_KEEPING: usize = 1 << 16;
+/// Larger buffers go back to the system.
+const TOO_LARGE: usize = 1 << 24;
+/// How many buffers of each kind are kept: with their size, that bounds what is held without being used.
+const MOST_KEPT: usize = 8;
+
+impl<T> Spare<T> {
+    /// An empty vector with room for `length` elements. Never waits for a lock: a fork may have left it locked for good.
+    fn take(&self, length: usize) -> Vec<T> {
+        let fits = |kept: &Vec<T>| kept.capacity() >= length && kept.capacity() / 4 <= length;
+        let kept = match length * size_of::<T>() {
+            0..WORTH_KEEPING => None,
+            _ => self.0.try_lock().ok().and_then(|mut all| all.iter().position(fits).map(|at| all.swap_remove(at))),
+        };
+        kept.unwrap_or_else(|| Vec::with_capacity(length))
+    }
+
+    fn give(&self, mut used: Vec<T>) {
+        if !(WORTH_KEEPING..TOO_LARGE).contains(&(used.capacity() * size_of::<T>())) {
+            return;
+        }
+        if let Ok(mut all) = self.0.try_lock() {
+            used.clear();
+            if all.len() == MOST_KEPT {
+                all.remove(0);
+            }
+            all.push(used);
+        }
+    }
+}
+
 /// One column of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
@@ -67,10 +120,71 @@ impl Column {
     pub fn empty(spec: &Spec) -> Column {
         let strings = spec.dtype == Dtype::Bytes;
         Column {
-            values: if strings { Buffer::Strings(Vec::new()) } else { Buffer::numbers(0) },
+            values: if strings { Buffer::Strings(Vec::new()) } else { Buffer::Numbers(Vec::new(), 0) },
             value_splits: strings.then(|| vec![0]),
             row_splits: spec.count.is_none().then(|| vec![0]),
             present: (spec.missing == Missing::Mask).then(Vec::new),
         }
+    }
+
+    /// Makes room for `rows` rows in all, judging by the `done` that are there, so that it need not grow again and again.
+    pub fn expect(&mut self, done: usize, rows: usize) {
+        fn enlarge<T: Copy>(used: &mut Vec<T>, spare: &Spare<T>, done: usize, rows: usize) {
+            let expected = (used.len() / done.max(1) + 1).saturating_mul(rows + rows / 16);
+            if expected > used.capacity() && expected * size_of::<T>() < TOO_LARGE {
+                let mut larger = spare.take(expected);
+                larger.extend_from_slice(used);
+                spare.give(std::mem::replace(used, larger));
+            }
+        }
+        match &mut self.values {
+            Buffer::Numbers(words, _) => enlarge(words, &SPARE_NUMBERS, done, rows),
+            Buffer::Strings(bytes) => enlarge(bytes, &SPARE_STRINGS, done, rows),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_used_again_where_it_fits() {
+        let spare = Spare::<u64>(Mutex::default());
+        let used = vec![7u64; 1 << 16];
+        let place = used.as_ptr();
+        spare.give(used);
+        assert_ne!(spare.take(1 << 18).as_ptr(), place, "too small");
+        assert_ne!(spare.take(1 << 13).as_ptr(), place, "too large");
+        let again = spare.take(60_000);
+        assert_eq!((again.as_ptr(), again.len()), (place, 0));
+    }
+
+    #[test]
+    fn used_memory_comes_back_zeroed() {
+        for _ in 0..3 {
+            let mut buffer = Buffer::numbers(1 << 20);
+            assert!(buffer.bytes().iter().all(|&byte| byte == 0));
+            buffer.bytes_mut().fill(7);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let many: Vec<Buffer> = (0..50).map(|_| Buffer::Strings(Vec::with_capacity(WORTH_KEEPING))).collect();
+        drop(many);
+        drop(Buffer::Strings(Vec::with_capacity(TOO_LARGE)));
+        let kept = SPARE_STRINGS.0.lock().unwrap();
+        assert!(kept.len() <= MOST_KEPT && kept.iter().all(|used| used.capacity() < TOO_LARGE));
+    }
+
+    #[test]
+    fn room_is_made_once() {
+        let spec = crate::plan::spec("s", Dtype::Bytes, Some(1));
+        let mut column = Column::empty(&spec);
+        column.values.grow(1000);
+        column.expect(1, 100);
+        let Buffer::Strings(bytes) = &column.values else { unreachable!("byte strings") };
+        assert!(bytes.capacity() >= 100_000 && bytes.len() == 1000);
     }
 }

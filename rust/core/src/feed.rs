@@ -170,6 +170,7 @@ impl Work {
             let walked = walk(&self.plan, data.iter().copied()).map_err(place)?;
             for (number, column) in columns.iter_mut().enumerate() {
                 walked.append(number, column).map_err(place)?;
+                column.expect(piece.end - records.start, records.len());
             }
             start = piece.end;
         }
