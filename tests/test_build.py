@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import pickle
 import random
+import subprocess
+import sys
+import threading
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +19,16 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from penstock.build import Local, build
-from penstock.errors import SchemaError
-from penstock.example import Example
+from penstock.build import Local, Quarantine, build
+from penstock.errors import BuildError, ExampleError, SchemaError
+from penstock.example import Array as ArrayOf
+from penstock.example import Example, IgnoreExample, Skip
+from penstock.field import Field
 from penstock.manifest import WORK, read_keys, read_manifest
 from penstock.records.codec import Codec
 from penstock.records.tfrecord import TFRecord, TFRecordReader
-from penstock.splits import split
+from penstock.schema import Schema
+from penstock.splits import split, splits
 
 ROWS = [{"__key__": f"k{n}", "x": n, "text": "a" * (n % 7)} for n in range(500)]
 
@@ -304,3 +313,398 @@ def test_duplicate_keys_name_both_places(tmp_path: Path) -> None:
         build(rows, tmp_path / "toy")
     with pytest.raises(SchemaError, match="'a' twice, from example 0 and from example 2"):
         build(lambda: iter(rows), tmp_path / "stream")
+
+
+# Bad examples
+
+
+class Sometimes:
+    """A source of numbers; some of its examples cannot be loaded, some do not want to be."""
+
+    def __init__(self, bad: set[int], ignored: set[int] = frozenset()) -> None:  # type: ignore[assignment]
+        self.bad = bad
+        self.ignored = ignored
+
+    def __len__(self) -> int:
+        return 50
+
+    def __getitem__(self, number: int) -> dict[str, int]:
+        if number in self.bad:
+            raise ValueError(f"no number {number}")
+        if number in self.ignored:
+            raise IgnoreExample
+        return {"x": number}
+
+    def place(self, number: int) -> str:
+        return f"somewhere.txt:{number}"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_names_the_example(tmp_path: Path, workers: int) -> None:
+    schema = {"x": "int64"}
+    with pytest.raises(
+        ExampleError, match=r"ValueError: no number 7 - in example '7' of train, from somewhere.txt:7"
+    ) as e:
+        build(Sometimes({7}), tmp_path / "toy", workers=workers, schema=schema, shards=2)
+    assert (e.value.split, e.value.key, e.value.place) == ("train", "7", "somewhere.txt:7")
+    assert "no number 7" in "".join(traceback.format_exception(e.value.__cause__))
+
+
+def test_a_bad_example_in_the_sample_is_named_too(tmp_path: Path) -> None:
+    with pytest.raises(ExampleError, match=r"no number 7 - in example '7' of train, from somewhere.txt:7"):
+        build(Sometimes({7}), tmp_path / "toy")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_bad_examples_are_skipped_and_counted(tmp_path: Path, workers: int) -> None:
+    built = build(Sometimes({3, 7}, {4}), tmp_path / "toy", on_error="skip", workers=workers)
+    assert (built.bad, built.ignored) == (2, 1)
+    assert examples(tmp_path / "toy").keys() == {str(n) for n in range(50)} - {"3", "4", "7"}
+    assert not (tmp_path / "toy" / "quarantine.jsonl").exists()
+    assert "2 bad, 1 ignored" in repr(built)
+
+
+def test_quarantine_keeps_what_is_needed_to_mend_it(tmp_path: Path) -> None:
+    build(Sometimes({3, 7}), tmp_path / "toy", on_error="quarantine")
+    lines = [json.loads(line) for line in (tmp_path / "toy" / "quarantine.jsonl").read_text().splitlines()]
+    assert {line["key"] for line in lines} == {"3", "7"}
+    assert lines[0].keys() == {"split", "key", "place", "error", "traceback"}
+    assert all("in __getitem__" in line["traceback"] for line in lines)
+    built = build(Sometimes(set()), tmp_path / "toy", on_error="quarantine")  # mended: tried once more
+    assert (built.bad, len(examples(tmp_path / "toy"))) == (0, 50)
+    assert not (tmp_path / "toy" / "quarantine.jsonl").exists()
+
+
+def test_a_quarantine_has_room_for_so_many(tmp_path: Path) -> None:
+    assert build(Sometimes({3, 7}), tmp_path / "two", on_error=Quarantine(max_errors=2)).bad == 2
+    with pytest.raises(BuildError, match="expected at most 1 bad examples, got 2: the last is ValueError: no number"):
+        build(Sometimes({3, 7}), tmp_path / "one", on_error=Quarantine(max_errors=1))
+    assert not (tmp_path / "one" / "penstock.json").exists()
+
+
+def test_a_build_that_failed_goes_on_with_another_policy(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"schema": {"x": "int64"}, "shards": 5, "workers": 1, "order": "source"}
+    with pytest.raises(ExampleError):
+        build(Sometimes({49}), tmp_path / "toy", **options)
+    built = build(Sometimes({49}), tmp_path / "toy", on_error="skip", **options)
+    assert (built.kept, built.written, built.bad) == (4, 1, 1)
+
+
+def test_a_build_of_nothing_but_bad_examples(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="expected examples, got none that could be stored"):
+        build(Sometimes(set(range(50))), tmp_path / "toy", on_error="skip", schema={"x": "int64"})
+
+
+# Schemas
+
+
+def test_a_schema_is_widened_by_an_example_that_the_sample_has_not_seen(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"x": 1, "v": [1, 2]} for _ in range(2000)]
+    rows[1500] = {"x": 0.5, "v": [1, 2, 3], "new": "text"}
+    wide = build(rows, tmp_path / "a" / "toy", shards=4, workers=2)
+    assert {name: str(field) for name, field in wide.manifest.schema.items()} == {
+        "x": "float64",
+        "v": "int64[?]",
+        "new": "str?",
+    }
+    assert "x was int64, is float64" in wide.drift
+    assert "in example '1500' of train" in wide.drift
+    found = examples(tmp_path / "a" / "toy")
+    assert (found["1500"]["x"], list(found["1500"]["v"]), found["1500"]["new"]) == (0.5, [1, 2, 3], "text")
+    assert found["3"]["new"] is None
+    full = build(rows, tmp_path / "b" / "toy", shards=4, schema="full")
+    assert full.drift == ""
+    assert contents(tmp_path / "a" / "toy") == contents(tmp_path / "b" / "toy")
+
+
+def test_a_widened_schema_stays_when_the_build_is_run_again(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"x": 1} for _ in range(2000)]
+    rows[1500] = {"x": 0.5}
+    build(rows, tmp_path / "toy", shards=2)
+    before = contents(tmp_path / "toy")
+    build(rows, tmp_path / "toy", shards=2)
+    assert contents(tmp_path / "toy") == before
+
+
+def test_a_stream_is_widened_while_it_runs(tmp_path: Path) -> None:
+    def stream() -> Iterator[dict[str, Any]]:
+        for number in range(2000):
+            yield {"x": number if number != 1500 else 0.5, **({"new": "text"} if number == 1700 else {})}
+
+    build(stream, tmp_path / "a" / "toy", shards=3)
+    build(list(stream()), tmp_path / "b" / "toy", shards=3)
+    a, b = contents(tmp_path / "a" / "toy"), contents(tmp_path / "b" / "toy")
+    assert all(a[name] == b[name] for name in a if name != "penstock.json")
+    assert examples(tmp_path / "a" / "toy")["1500"]["x"] == 0.5
+
+
+def test_a_field_that_the_sample_has_no_value_for(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"x": 1, "rare": None, "tags": []} for _ in range(2000)]
+    rows[1999] |= {"rare": 7, "tags": ["a"]}
+    build(rows, tmp_path / "toy")
+    found = examples(tmp_path / "toy")
+    assert found["1999"]["rare"] == 7
+    assert found["1999"]["tags"] == ["a"]
+    assert found["0"]["rare"] is None
+    build(lambda: iter(rows), tmp_path / "stream")
+    assert examples(tmp_path / "stream")["1999"]["rare"] == 7
+
+
+def test_a_field_that_no_example_has_a_value_for_is_left_out(tmp_path: Path) -> None:
+    built = build([{"x": 1, "never": None}] * 10, tmp_path / "toy")
+    assert set(built.manifest.schema) == {"x"}
+
+
+@pytest.mark.parametrize("at", [0, 1500])
+def test_what_no_type_holds_names_example_field_and_types(tmp_path: Path, at: int) -> None:
+    rows: list[dict[str, Any]] = [{"x": 1} for _ in range(2000)]
+    rows[at] = {"x": "one"}
+    with pytest.raises((SchemaError, ExampleError), match=r"no type holds both .* - at train\['\d+'\].x"):
+        build(rows, tmp_path / "raise", workers=1)
+    built = build(rows, tmp_path / "skip", on_error="skip")
+    assert built.bad in (1, 1999)  # by which of them the sample has seen first
+
+
+def test_a_declared_schema_is_never_widened(tmp_path: Path) -> None:
+    rows = [{"x": 1}, {"x": 0.5}]
+    with pytest.raises(ExampleError, match=r"SchemaError: expected int64, got float.* - in example '1' of train"):
+        build(rows, tmp_path / "toy", schema={"x": "int64"})
+    built = build(rows, tmp_path / "skip", schema={"x": "int64"}, on_error="skip")
+    assert (built.bad, str(built.manifest.schema["x"])) == (1, "int64")
+
+
+def test_what_a_source_is_sure_of_is_kept(tmp_path: Path) -> None:
+    class Labelled(Sometimes):
+        schema = Schema({"label": Field(dtype="int64", kind="label", classes=("cat", "dog"))})
+
+        def __getitem__(self, number: int) -> dict[str, Any]:
+            return {"label": number % 2, "size": number}
+
+    built = build(Labelled(set()), tmp_path / "toy")
+    field = built.manifest.schema["label"]
+    assert isinstance(field, Field)
+    assert field.classes == ("cat", "dog")
+    assert str(built.manifest.schema["size"]) == "int64"
+
+
+# Datasets that are there
+
+
+def test_what_has_changed_is_said_and_refused(tmp_path: Path) -> None:
+    build(ROWS, tmp_path / "toy", shards=2)
+    before = contents(tmp_path / "toy")
+    for source, options, message in (
+        (ROWS, {"shards": 3}, "options shards was 2, is 3"),
+        (ROWS, {"shards": 2, "seed": 1}, "options seed was 0, is 1"),
+        (ROWS, {"shards": 2, "format": TFRecord(compression="gzip")}, "compression was not there, is 'gzip'"),
+        (ROWS[1:], {"shards": 2}, "source train examples was 500, is 499"),
+        (
+            ROWS,
+            {"shards": 2, "schema": {"x": "int64", "text": "str"}},
+            "options schema was not there, is something else",
+        ),
+        (splits(train=ROWS, eval=ROWS), {"shards": 2}, "source eval was not there, is something else"),
+    ):
+        with pytest.raises(BuildError, match=message) as error:
+            build(source, tmp_path / "toy", **options)  # type: ignore[arg-type]
+        assert "overwrite=True" in str(error.value)
+        assert contents(tmp_path / "toy") == before
+    build(ROWS[1:], tmp_path / "toy", shards=3, overwrite=True)
+    assert shard_counts(tmp_path / "toy") == {"train": [166, 167, 166]}
+
+
+def test_only_affected_shards_are_written_again(tmp_path: Path, files: Callable[[int], Files]) -> None:
+    source = files(200)
+    built = build(source, tmp_path / "toy", shards=20)
+    assert (built.written, built.kept) == (20, 0)
+    inodes = {path.name: path.stat().st_ino for path in (tmp_path / "toy").iterdir()}
+    again = build(source, tmp_path / "toy", shards=20)
+    assert (again.written, again.kept) == (0, 20)
+    assert {path.name: path.stat().st_ino for path in (tmp_path / "toy").iterdir()} == inodes
+    source.paths[17].write_text("1234567")
+    changed = build(source, tmp_path / "toy", shards=20)
+    assert (changed.written, changed.kept) == (1, 19)
+    assert examples(tmp_path / "toy")["0017.txt"]["value"] == 1234567
+    build(source, tmp_path / "fresh" / "toy", shards=20)
+    assert contents(tmp_path / "toy") == contents(tmp_path / "fresh" / "toy")
+
+
+def test_sources_are_never_touched(tmp_path: Path, files: Callable[[int], Files]) -> None:
+    source = files(20)
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in source.paths}
+    build(source, tmp_path / "files", shards=4)  # into the very folder
+    build(source, tmp_path / "files", shards=2, overwrite=True)
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in source.paths} == before
+
+
+def test_a_damaged_shard_of_a_dataset_is_written_again(tmp_path: Path, files: Callable[[int], Files]) -> None:
+    source = files(20)
+    build(source, tmp_path / "toy", shards=4)
+    before = contents(tmp_path / "toy")
+    shard = tmp_path / "toy" / "toy-train.tfrecord-00002-of-00004"
+    shard.write_bytes(shard.read_bytes()[:-3] + b"abc")
+    assert build(source, tmp_path / "toy", shards=4).written == 1
+    assert contents(tmp_path / "toy") == before
+
+
+def test_other_code_of_a_generator_is_another_source(tmp_path: Path) -> None:
+    def one() -> Iterator[dict[str, int]]:
+        yield {"x": 1}
+
+    def two() -> Iterator[dict[str, int]]:
+        yield {"x": 2}
+
+    build(one, tmp_path / "toy")
+    build(one, tmp_path / "toy")
+    with pytest.raises(BuildError, match="source train code was"):
+        build(two, tmp_path / "toy")
+
+
+def test_other_values_of_a_table_are_another_source(tmp_path: Path) -> None:
+    build({"x": np.arange(10)}, tmp_path / "toy")
+    build({"x": np.arange(10)}, tmp_path / "toy")
+    with pytest.raises(BuildError, match="source train columns x was"):
+        build({"x": np.arange(10) + 1}, tmp_path / "toy")
+
+
+# Leakage
+
+
+def test_content_in_two_splits_is_reported(tmp_path: Path) -> None:
+    train = [{"__key__": f"t{n}", "x": n} for n in range(100)]
+    evaluation = [{"__key__": f"e{n}", "x": n} for n in range(95, 120)]
+    built = build(splits(train=train, eval=evaluation), tmp_path / "toy", shards=3)
+    assert built.leaks == 5
+    assert {str(leak) for leak in built.leaking} == {f"train['t{n}'] = eval['e{n}']" for n in range(95, 100)}
+    assert built.manifest.found["leaks"] == 5
+    again = build(splits(train=train, eval=evaluation), tmp_path / "toy", shards=3, overwrite=True)
+    assert again.leaks == 5
+
+
+def test_the_same_content_within_one_split_is_no_leak(tmp_path: Path) -> None:
+    built = build(splits(train=[{"x": 1}] * 5, eval=[{"x": 2}]), tmp_path / "toy")
+    assert (built.leaks, built.leaking) == (0, ())
+
+
+# One becomes many
+
+
+class Recording(Example):
+    name: Skip[str]
+    label: int
+    data: ArrayOf[np.float32, None]
+
+    def load(self) -> None:
+        if self.label == 13:
+            raise IgnoreExample
+        self.data = np.arange(self.label, dtype=np.float32)
+
+    def split(self) -> Iterator[Recording]:
+        for start in range(0, len(self.data), 4):
+            yield self.replace(data=self.data[start : start + 4])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_one_example_becomes_many(tmp_path: Path, workers: int) -> None:
+    recordings = [Recording(name=f"r{n}", label=n) for n in range(40)]
+    built = build(random.Random(workers).sample(recordings, 40), tmp_path / "a" / "toy", shards=3, workers=workers)
+    assert built.ignored == 1
+    found = examples(tmp_path / "a" / "toy")
+    assert found.keys() == {f"r{n}/{at}" for n in range(40) if n != 13 for at in range(-(-n // 4))}
+    assert list(found["r9/2"]["data"]) == [8]
+    build(recordings, tmp_path / "b" / "toy", shards=3, workers=1)
+    a, b = contents(tmp_path / "a" / "toy"), contents(tmp_path / "b" / "toy")
+    assert a == b
+
+
+def test_a_stream_of_examples_that_become_many(tmp_path: Path) -> None:
+    build(lambda: (Recording(name=f"r{n}", label=n) for n in range(40)), tmp_path / "a" / "toy", shards=3)
+    build([Recording(name=f"r{n}", label=n) for n in range(40)], tmp_path / "b" / "toy", shards=3)
+    a, b = contents(tmp_path / "a" / "toy"), contents(tmp_path / "b" / "toy")
+    assert all(a[name] == b[name] for name in a if name != "penstock.json")
+
+
+# Processes
+
+
+def test_tasks_travel(tmp_path: Path) -> None:
+    """What an engine of another machine would send: nothing holds a handle."""
+    from penstock.build.encoder import Job
+    from penstock.build.task import Task, run
+
+    (tmp_path / WORK).mkdir()
+    schema = Schema({"x": "int64"})
+    sources = {"train": Sometimes(set())}
+    job = Job(tmp_path, sources, {"train": None}, schema, True, True, TFRecord(), "raise", 1 << 20)
+    task = Task("train", "shard", np.arange(5), [str(n) for n in range(5)])
+    job, task = pickle.loads(pickle.dumps((job, task)))  # noqa: S301  # our own
+    assert pickle.loads(pickle.dumps(run(job, task, lambda *_: None))).records == 5  # noqa: S301  # our own
+
+
+def test_a_build_next_to_other_threads(tmp_path: Path) -> None:
+    """Workers are forked while threads of the parent hold locks and decode batches."""
+    build(ROWS, tmp_path / "before", workers=1)
+    stop = threading.Event()
+    reader = TFRecordReader(tmp_path / "before" / "before-train.tfrecord-00000-of-00001")
+    codec = Codec(read_manifest(tmp_path / "before").schema)
+
+    def busy() -> None:
+        while not stop.is_set():
+            list(reader.batches(codec, 64))
+
+    threads = [threading.Thread(target=busy) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(3):
+            build(ROWS, tmp_path / f"toy{number}", workers=2, shards=4)
+            assert len(examples(tmp_path / f"toy{number}")) == 500
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_builds_in_a_forked_child(tmp_path: Path) -> None:
+    build(ROWS, tmp_path / "parent", workers=2)
+    process = multiprocessing.get_context("fork").Process(target=build, args=(ROWS, tmp_path / "child"))
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
+    assert len(examples(tmp_path / "child")) == 500
+
+
+MEMORY = """
+import resource, sys
+import numpy as np
+import penstock as ps
+
+class Big:
+    def __len__(self):
+        return 640
+    def __getitem__(self, number):
+        return {"data": np.full(1 << 18, number, np.float32), "number": number}
+
+def stream():
+    for number in range(640):
+        yield {"data": np.full(1 << 18, number, np.float32), "number": number}
+
+schema = {"data": "float32[262144]", "number": "int64"}
+source = stream if sys.argv[2] == "stream" else Big()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+ps.build(source, sys.argv[1], schema=schema, shards=8, engine=ps.Local(workers=2, max_memory=32 << 20))
+own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss - before
+print(own, largest)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in other units")
+@pytest.mark.parametrize("kind", ["listed", "stream"])
+def test_memory_stays_within_the_budget(tmp_path: Path, kind: str) -> None:
+    """640 MB of examples, 20 times the budget of 32 MB: what the processes take beyond their start stays within it."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY, str(tmp_path / "toy"), kind], capture_output=True, text=True, check=True
+    )
+    own, largest = map(int, done.stdout.split())
+    assert (own if kind == "stream" else 2 * largest) < 32 << 10, done.stdout  # in KB

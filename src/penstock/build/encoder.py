@@ -28,12 +28,17 @@ Row = tuple[str, int, dict[str, Any]]  # key, number in the source, what is stor
 
 @dataclass(frozen=True)
 class Job:
-    """What all tasks of a build share. A schema that is not `firm` was inferred, and may still be widened."""
+    """What all tasks of a build share.
+
+    declared  the schema is the user's
+    firm      it is not widened any more: it was declared, or every example was looked at
+    """
 
     directory: Path
     sources: dict[str, Any]
     known: dict[str, Schema | None]
     schema: Schema
+    declared: bool
     firm: bool
     format: TFRecord
     on_error: str
@@ -143,13 +148,18 @@ class Encoder:
             return self.codec.encode_examples([row[2] for row in rows], threads=self.threads), [row[0] for row in rows]
         except (PenstockError, TypeError, ValueError, AttributeError):
             records, keys = [], []
-            for key, number, part in rows:
+            for key, number, whole in rows:
+                part = whole if self.job.declared else self._told(whole)
                 try:
                     records.append(self.codec.encode_examples([part], threads=1)[0])
                     keys.append(key)
                 except (PenstockError, TypeError, ValueError, AttributeError) as error:
                     self._bad(key, place(number), self._drift(key, place(number), part) or error)
             return Records(records), keys
+
+    def _told(self, part: dict[str, Any]) -> dict[str, Any]:
+        """Without the fields that an inferred schema does not have yet, as long as there is no value for them."""
+        return {name: value for name, value in part.items() if name in self.job.schema or tells(value)}
 
     def _drift(self, key: str, place: str, part: dict[str, Any]) -> SchemaError | None:
         """Raises a DriftError where a wider schema holds the example; else says why there is none."""
@@ -176,6 +186,11 @@ def example_error(error: Exception, split: str, key: str, place: str) -> Example
     """The error that names the example."""
     said = f"{type(error).__name__}: {error} - in example {key!r} of {split}, from {place}"
     return ExampleError(said, split=split, key=key, place=place)
+
+
+def tells(value: Any) -> bool:
+    """Whether a value shows a type."""
+    return value is not None and not (isinstance(value, (list, tuple)) and not value)
 
 
 def weigh(value: Any) -> int:

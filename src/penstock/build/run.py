@@ -176,9 +176,19 @@ class _Build:
         sources = {split.name: split.source for split in self.splits if split.stream is None}
         options = self.options
         job = Job(
-            self.directory, sources, known, schema, firm, options.format, options.on_error, self.engine.chunk_bytes
+            directory=self.directory,
+            sources=sources,
+            known=known,
+            schema=schema,
+            declared=options.schema is not None,
+            firm=firm,
+            format=options.format,
+            on_error=options.on_error,
+            chunk_bytes=self.engine.chunk_bytes,
         )
-        return self._full_pass(job) if options.full and not firm and plan is None else job
+        seen = {name for split in self.splits for _, example in split.samples for name in example}
+        look = options.full or not seen <= set(schema)  # a field without a value yet
+        return self._full_pass(job) if look and not firm and plan is None else job
 
     def _full_pass(self, job: Job) -> Job:
         """Look at every example, and widen the schema to hold them all."""
@@ -203,10 +213,10 @@ class _Build:
             entry = self._spooled(spool_name(split.name, 0))
             if entry is None:
                 self._stage(f"spooling {split.name}", None)
-                entry = spool_stream(job, split.name, split.stream, self._progress)
+                entry = spool_stream(replace(job, firm=job.declared), split.name, split.stream, self._progress)
                 self.journal.note("spool", entry)
             job = self._use_spools(job, split, [entry])
-            if not job.firm:
+            if not job.declared:
                 job = replace(job, schema=job.schema.widen(job.sources[split.name].schema))
         return job
 

@@ -10,7 +10,7 @@ from ..errors import SchemaError
 from ..example import IgnoreExample
 from ..inference import cover
 from ..schema import Schema
-from .encoder import Job, example_error, weigh
+from .encoder import Job, example_error, tells, weigh
 from .inputs import is_complete, parts_of
 from .task import Task
 from .workers import Progress
@@ -56,7 +56,7 @@ def _infer(examples: list[Named], sure: Schema | None, on_error: str) -> Schema:
     """The schema of some examples. A field that no example has a value for waits for one that has."""
     told: dict[str, Any] = {}
     for _, example in examples:
-        told.update((name, value) for name, value in example.items() if name not in told and _tells(value))
+        told.update((name, value) for name, value in example.items() if name not in told and tells(value))
     try:
         rows = [{name: value for name, value in example.items() if name in told} for _, example in examples]
         return Schema.infer(rows, schema=sure)
@@ -69,10 +69,6 @@ def _infer(examples: list[Named], sure: Schema | None, on_error: str) -> Schema:
             if on_error == "raise":
                 raise
     return schema
-
-
-def _tells(value: Any) -> bool:
-    return value is not None and not (isinstance(value, (list, tuple)) and not value)
 
 
 def scan(job: Job, task: Task, progress: Progress) -> Schema:
