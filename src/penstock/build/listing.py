@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -19,7 +19,7 @@ from ..schema import Schema
 from ..subset import is_listed, keyed
 from .inputs import Inputs, fingerprint, hands_on_records, is_complete
 from .plan import count_shards, order_rows
-from .schemas import Named, sample
+from .schemas import Named, infer_all, sample
 from .spool import Spooled
 
 FRAME = 16  # bytes that a shard adds to each record
@@ -105,6 +105,14 @@ class Split:
         return count_shards(
             len(self.rows), size, shards=shards, shard_bytes=format.shard_bytes, shard_examples=format.shard_examples
         )
+
+
+def infer_schema(splits: Iterable[Split], on_error: str) -> Schema:
+    """The schema that the splits share, as far as their samples show it."""
+    samples, known = {}, {}
+    for split in splits:
+        samples[split.name], known[split.name] = split.samples, split.known
+    return infer_all(samples, known, on_error)
 
 
 def _watched(

@@ -20,12 +20,12 @@ from .commit import Leak, find_leaks, publish_dataset, sweep, sweep_temporary, w
 from .encoder import DriftError, Job, Outcome
 from .inputs import Inputs, as_splits
 from .journal import Journal
-from .listing import Split
+from .listing import Split, infer_schema
 from .local import Local
 from .options import Options, Quarantine
 from .plan import cut_shards, inputs_digest
 from .resume import begin, take_over, whole_files
-from .schemas import infer_all, scan
+from .schemas import scan
 from .spool import Spooled, spool_file, spool_name, spool_stream
 from .task import Task, run
 
@@ -171,8 +171,7 @@ class _Build:
                 split.look("skip" if schema else self.options.on_error)  # for sizes alone, what fails can wait
         known = {split.name: split.known for split in self.splits}
         if not schema:
-            samples = {split.name: split.samples for split in self.splits}
-            schema = infer_all(samples, known, self.options.on_error)
+            schema = infer_schema(self.splits, self.options.on_error)
         sources = {split.name: split.source for split in self.splits if split.stream is None}
         options = self.options
         job = Job(

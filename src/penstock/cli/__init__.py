@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ..errors import PenstockError
+from .build import build
 from .head import head
 from .index import index
 from .info import info
@@ -40,7 +41,7 @@ class Commands(click.Group):
 @click.version_option(package_name="penstock", prog_name="penstock", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Look at, check, index and repair record files.
+    """Build datasets; look at, check, index and repair record files.
 
     FILE may be a path, a glob ("data/*.tfrecord") or a range ("part-{000..146}.tfrecord"). Compression is found out by
     itself.
@@ -55,7 +56,7 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (head, info, verify, index, salvage):
+for command in (build, head, info, verify, index, salvage):
     cli.add_command(command)
 
 

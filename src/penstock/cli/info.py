@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,12 +13,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..errors import CorruptionError, SchemaError
+from ..manifest import read_manifest
 from ..records.index import sidecar_path
 from ..records.peek import SAMPLE, first_records, infer_schema
 from ..records.tfrecord import TFRecordReader
 from ..schema import Schema
+from .dataset import dataset_json, is_dataset, print_dataset, schema_table, shards_of
 from .outcome import WELL, expand_all, for_each
-from .show import Bar, console, print_json, schema_rows, size_text
+from .show import Bar, console, print_json, size_text
 
 FRAME = 16  # bytes that a frame adds to its record
 
@@ -60,10 +63,15 @@ def info(files: tuple[str, ...], as_json: bool) -> int:
 
     Its records and their sizes, its compression, its schema, and whether it has an index.
 
+    Of a dataset's directory: its splits and its schema, as the manifest has them.
+
     Frame headers are checked on the way, data is not: that is what `penstock verify` does.
     """
     found: list[About] = []
-    with Bar(expand_all(files)) as bar:
+    paths = expand_all(files)
+    for path in filter(is_dataset, paths):
+        _show_dataset(path, as_json=as_json)
+    with Bar(path for path in paths if not is_dataset(path)) as bar:
 
         def work(path: str) -> int:
             found.append(look(path, bar))
@@ -76,6 +84,19 @@ def info(files: tuple[str, ...], as_json: bool) -> int:
     elif found:
         _print(found)
     return code
+
+
+def _show_dataset(path: str, *, as_json: bool) -> None:
+    manifest = read_manifest(Path(path))
+    for file, shard in shards_of(path).items():
+        size = os.path.getsize(file) if os.path.exists(file) else None
+        if size != shard.bytes:
+            got = "nothing" if size is None else f"{size} bytes"
+            raise CorruptionError(f"expected a shard of {shard.bytes} bytes, got {got}", file)
+    if as_json:
+        print_json(dataset_json(path, manifest))
+    else:
+        print_dataset(manifest)
 
 
 def _as_json(about: About) -> dict[str, Any]:
@@ -122,9 +143,4 @@ def _print(found: list[About]) -> None:
             screen.print(f"[dim]the records{where} are no tf.Example[/dim]")
             continue
         screen.print(f"[dim]schema{where}, as the first records show it[/dim]")
-        rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
-        rows.add_column(style="bold")
-        rows.add_column(style="cyan")
-        for row in schema_rows(schema):
-            rows.add_row(*map(escape, row))
-        screen.print(rows)
+        screen.print(schema_table(schema))

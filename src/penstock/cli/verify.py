@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import click
 from rich.markup import escape
 from rich.table import Table
 
-from ..records import tfrecord
-from ..records.check import IndexReport, check_indexes
+from ..manifest import ShardEntry
 from ..records.tfrecord import Report
+from .dataset import Checked, Checks, is_dataset, shards_of
 from .outcome import DAMAGED, WELL, expand_all, for_each
 from .show import Bar, console, print_json, size_text
 
@@ -24,7 +25,8 @@ MOST_GAPS = 20  # of one file that the table shows
 def verify(files: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     """Look at every byte of each FILE.
 
-    The indexes beside it are compared with it too.
+    The indexes beside it are compared with it too. Of a dataset's directory, every shard is, and each is compared with
+    the manifest.
 
     Exit code 0: all are whole. 1: something is damaged, and the table says what and where. 2: a file could not be read.
     Nothing is changed; `penstock salvage` copies what is whole.
@@ -32,21 +34,20 @@ def verify(files: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     damaged: list[Report] = []
     screen = console()
 
-    with Bar(expand_all(files), quiet=quiet) as bar:
+    entries: dict[str, ShardEntry | None] = {}
+    for path in expand_all(files):
+        entries.update(shards_of(path) if is_dataset(path) else {path: None})
+
+    with Bar(entries, quiet=quiet) as bar, closing(Checks(entries, bar)) as checks:
 
         def work(path: str) -> int:
-            report = tfrecord.verify(path, progress=bar)
-            indexes = check_indexes(path, report.whole, progress=bar)
-            well = report.whole and all(index.fits for index in indexes)
-            if not report.whole:
-                damaged.append(report)
+            checked = checks(path)
+            if not checked.report.whole:
+                damaged.append(checked.report)
             bar.hide()
-            if as_json:
-                if not (quiet and well):
-                    print_json(_as_json(report, indexes))
-            elif not (quiet and well):
-                _print_line(report, indexes)
-            return WELL if well else DAMAGED
+            if not (quiet and checked.well):
+                print_json(_as_json(checked)) if as_json else _print_line(checked)
+            return WELL if checked.well else DAMAGED
 
         code = for_each(bar, work, as_json=as_json)
     if damaged and not as_json:
@@ -55,25 +56,29 @@ def verify(files: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     return code
 
 
-def _as_json(report: Report, indexes: list[IndexReport]) -> dict[str, Any]:
-    return {
+def _as_json(checked: Checked) -> dict[str, Any]:
+    report = checked.report
+    found = {
         "file": report.path,
         "whole": report.whole,
         "records": report.records,
         "record_bytes": report.record_bytes,
         "gaps": [vars(gap) for gap in report.gaps],
-        "indexes": [{"file": index.path, "fits": index.fits, "problems": index.problems} for index in indexes],
+        "indexes": [{"file": index.path, "fits": index.fits, "problems": index.problems} for index in checked.indexes],
     }
+    return {**found, "problems": checked.problems} if checked.problems else found
 
 
-def _print_line(report: Report, indexes: list[IndexReport]) -> None:
-    screen = console()
+def _print_line(checked: Checked) -> None:
+    screen, report = console(), checked.report
     word = "[green]whole[/green]  " if report.whole else "[bold red]damaged[/bold red]"
     held = f"{report.records:,} records, {size_text(report.record_bytes)}"
     lost = sum(gap.bytes for gap in report.gaps)
     count = f"{len(report.gaps)} gap{'s' * (len(report.gaps) != 1)} of {size_text(lost)}"
     screen.print(f"{word}  {escape(report.path)}  {held}{'' if report.whole else ', ' + count}", soft_wrap=True)
-    for index in indexes:
+    for problem in checked.problems:
+        screen.print(f"         [bold red]not as it was built[/bold red]  {escape(problem)}", soft_wrap=True)
+    for index in checked.indexes:
         if index.fits:
             screen.print(f"         [dim]{escape(index.path)} fits[/dim]", soft_wrap=True)
         for problem in index.problems:

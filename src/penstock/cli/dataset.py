@@ -1,0 +1,144 @@
+"""Datasets on the command line: what a directory holds, and whether its files are what the manifest says."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from ..errors import CorruptionError, PenstockError
+from ..manifest import MANIFEST, Manifest, ShardEntry, read_keys, read_manifest
+from ..records import tfrecord
+from ..records.check import IndexReport, check_indexes, checksum
+from ..records.codec import default_threads
+from ..records.tfrecord import Report
+from .show import Bar, console, schema_rows, size_text
+
+
+def is_dataset(path: str) -> bool:
+    """Whether a path is a directory with a manifest."""
+    return os.path.isfile(os.path.join(path, MANIFEST))
+
+
+def shards_of(path: str) -> dict[str, ShardEntry]:
+    """The shards of a dataset, by path."""
+    manifest = read_manifest(Path(path))
+    return {os.path.join(path, shard.file): shard for shards in manifest.splits.values() for shard in shards}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a look at every byte of a file found; `problems` is what differs from the manifest."""
+
+    report: Report
+    indexes: list[IndexReport]
+    problems: list[str]
+
+    @property
+    def well(self) -> bool:
+        """Whether all is as it should be."""
+        return self.report.whole and not self.problems and all(index.fits for index in self.indexes)
+
+
+def check(path: str, entry: ShardEntry | None, bar: Bar | None = None) -> Checked:
+    """Look at every byte of a file, of its indexes, and of what belongs to it as a shard of a dataset."""
+    if entry is not None and not os.path.exists(path):
+        raise CorruptionError(f"expected a shard of {entry.bytes} bytes, got nothing", path)
+    report = tfrecord.verify(path, progress=bar)
+    indexes = check_indexes(path, report.whole, progress=bar)
+    return Checked(report, indexes, [] if entry is None else _problems(path, entry, report))
+
+
+def _problems(path: str, entry: ShardEntry, report: Report) -> list[str]:
+    problems = []
+    for what, expected, got in (
+        ("bytes", entry.bytes, os.path.getsize(path)),
+        ("records", entry.records, report.records),
+        ("as its CRC-32C", entry.crc32c, checksum(Path(path))),
+    ):
+        if expected != got:
+            problems.append(f"the manifest says {expected} {what}, the shard has {got}")
+    try:
+        keys = len(read_keys(Path(path)))
+        if keys != entry.records:
+            problems.append(f"the manifest says {entry.records} records, beside the shard are {keys} keys")
+    except (PenstockError, OSError) as error:
+        problems.append(str(error))
+    return problems
+
+
+class Checks:
+    """The checks of many files, some ahead of the one that is asked for."""
+
+    def __init__(self, entries: dict[str, ShardEntry | None], bar: Bar) -> None:
+        self._entries = entries
+        self._bar = bar
+        self._pool = ThreadPoolExecutor(default_threads()) if len(entries) > 1 else None
+        self._ahead: dict[str, Future[Checked]] = {}
+        if self._pool is not None:
+            self._ahead = {path: self._pool.submit(check, path, entry) for path, entry in entries.items()}
+
+    def __call__(self, path: str) -> Checked:
+        if path in self._ahead:
+            self._bar(0)
+            return self._ahead[path].result()
+        return check(path, self._entries[path], self._bar)
+
+    def close(self) -> None:
+        """Drop what has not begun."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+
+# What people see
+
+
+def split_table(rows: list[tuple[str, str, str, str]]) -> Table:
+    """A row for each split: name, examples, shards, size."""
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column("split")
+    for heading in ("examples", "shards", "size"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
+def print_dataset(manifest: Manifest) -> None:
+    """The splits of a dataset, and its schema."""
+    rows = [
+        (split, f"{sum(s.records for s in shards):,}", f"{len(shards)}", size_text(sum(s.bytes for s in shards)))
+        for split, shards in manifest.splits.items()
+    ]
+    screen = console()
+    screen.print(split_table(rows))
+    screen.print()
+    screen.print(schema_table(manifest.schema))
+
+
+def schema_table(schema: Any) -> Table:
+    """A row for each field."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column(style="bold")
+    table.add_column(style="cyan")
+    for row in schema_rows(schema):
+        table.add_row(*map(escape, row))
+    return table
+
+
+def dataset_json(path: str, manifest: Manifest) -> dict[str, Any]:
+    """What a dataset is, plain."""
+    splits = {
+        split: {
+            "examples": sum(s.records for s in shards),
+            "shards": len(shards),
+            "bytes": sum(s.bytes for s in shards),
+        }
+        for split, shards in manifest.splits.items()
+    }
+    return {"dataset": path, "name": manifest.name, "splits": splits, "schema": manifest.schema.to_json()}

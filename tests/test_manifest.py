@@ -1,0 +1,122 @@
+"""The manifest: what it says comes back, and what others may have put into it does no harm."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import CorruptionError, NotFoundError
+from penstock.manifest import (
+    MANIFEST,
+    Manifest,
+    ShardEntry,
+    dataset_name,
+    read_keys,
+    read_manifest,
+    shard_file,
+    shard_pattern,
+    write_keys,
+    write_manifest,
+)
+from penstock.schema import Schema
+
+SHARDS = {"train": (ShardEntry("toy-train.tfrecord-00000-of-00001", 3, 60, 7, "abc"),)}
+TOY = Manifest(
+    "toy", Schema({"x": "int64"}), SHARDS, {"seed": 0}, {"train": {"examples": 3}}, {"bad": 0}, {"time": "now"}
+)
+
+
+def test_a_manifest_comes_back(tmp_path: Path) -> None:
+    write_manifest(tmp_path, TOY)
+    assert read_manifest(tmp_path) == TOY
+    assert [path.name for path in tmp_path.iterdir()] == [MANIFEST]
+
+
+def test_a_directory_without_one_is_no_dataset(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"expected a dataset, got no penstock.json"):
+        read_manifest(tmp_path)
+
+
+def change(**changes: Any) -> dict[str, Any]:
+    return {**json.loads(json.dumps(TOY.to_json())), **changes}
+
+
+def shard(**changes: Any) -> dict[str, Any]:
+    return {"file": "a", "records": 1, "bytes": 1, "crc32c": 1, "inputs": "", **changes}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [],
+        None,
+        7,
+        {},
+        change(penstock_manifest=2),
+        change(name="../toy"),
+        change(schema={}),
+        change(splits=[]),
+        change(splits={"../train": []}),
+        change(splits={"train": [shard(file="../../etc/passwd")]}),
+        change(splits={"train": [shard(file="/etc/passwd")]}),
+        change(splits={"train": [shard(file="..")]}),
+        change(splits={"train": [shard(records=-1)]}),
+        change(splits={"train": [shard(bytes=1.5)]}),
+        change(splits={"train": [shard(crc32c=True)]}),
+        change(splits={"train": [shard(more=1)]}),
+        change(splits={"train": [{"file": "a"}]}),
+        change(options=7),
+    ],
+    ids=repr,
+)
+def test_what_is_no_manifest(tmp_path: Path, data: Any) -> None:
+    (tmp_path / MANIFEST).write_text(json.dumps(data))
+    with pytest.raises(CorruptionError, match="expected a manifest") as error:
+        read_manifest(tmp_path)
+    assert MANIFEST in str(error.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 100_000])
+def test_broken_json(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / MANIFEST).write_bytes(data)
+    with pytest.raises(CorruptionError):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("data/photos", "photos"),
+        ("data/photos/1.0.0", "photos"),
+        ("my photos!", "my_photos"),
+        ("data/café", "café"),
+        ("a-b", "a_b"),
+    ],
+)
+def test_the_path_gives_the_name(path: str, name: str) -> None:
+    assert dataset_name(Path(path)) == name
+
+
+def test_names_of_shards() -> None:
+    assert shard_file("toy", "train", "tfrecord", 3, 12) == "toy-train.tfrecord-00003-of-00012"
+    assert shard_file("toy", "a-b", "tfrecord", 3, 1234567) == "toy-a-b.tfrecord-0000003-of-1234567"
+    pattern = shard_pattern("toy")
+    assert pattern.fullmatch("toy-train.tfrecord-00003-of-00012.keys")
+    assert not pattern.fullmatch("toys-train.tfrecord-00003-of-00012")
+    assert not pattern.fullmatch("toy-train.tfrecord-00003-of-00012.txt")
+
+
+def test_keys_come_back(tmp_path: Path) -> None:
+    keys = ["a/1.jpg", "ü", "", "0"]
+    write_keys(tmp_path / "shard", keys)
+    assert read_keys(tmp_path / "shard") == keys
+
+
+@pytest.mark.parametrize("data", [b"", b"not zlib", b"x\x9c\xabV\n\x05"])
+def test_broken_keys(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "shard.keys").write_bytes(data)
+    with pytest.raises(CorruptionError, match="expected the keys"):
+        read_keys(tmp_path / "shard")
