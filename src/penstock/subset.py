@@ -144,11 +144,12 @@ def key_of(source: Any, index: int) -> str:
     """The key that the source gives; that of the example, in a list; or its number."""
     if callable(getattr(source, "key", None)):
         return str(source.key(index))
-    key = _own_key(source[index]) if isinstance(source, (list, tuple)) else None
+    key = own_key(source[index]) if isinstance(source, (list, tuple)) else None
     return str(index) if key is None else key
 
 
-def _own_key(example: Any) -> str | None:
+def own_key(example: Any) -> str | None:
+    """The key that an example has by itself."""
     key = example.get("__key__") if isinstance(example, Mapping) else getattr(example, "key", None)
     return None if key is None or callable(key) else str(key)
 
@@ -158,7 +159,7 @@ def keys_of(source: Any) -> Iterable[str]:
     if callable(getattr(source, "key", None)):
         return map(str, map(source.key, range(len(source))))
     if isinstance(source, (list, tuple)):
-        return (str(index) if key is None else key for index, key in enumerate(map(_own_key, source)))
+        return (str(index) if key is None else key for index, key in enumerate(map(own_key, source)))
     return map(str, range(len(source)))
 
 
@@ -173,7 +174,7 @@ def keyed(source: Any) -> Iterator[tuple[str, Any]]:
     """The stream's examples with their keys."""
     items: Iterable[Any] = source() if callable(source) and not isinstance(source, Iterable) else source
     for index, item in enumerate(items):
-        key = _own_key(item)
+        key = own_key(item)
         yield str(index) if key is None else key, item
 
 

@@ -18,7 +18,7 @@ from ..schema import Schema
 from ..sources.files import stamp_of
 from ..sources.table import table
 from ..splits import Splits
-from ..subset import is_listed, is_table, key_of, place_of
+from ..subset import is_listed, is_table, key_of, own_key, place_of
 
 KEY = "__key__"
 
@@ -62,11 +62,12 @@ class Inputs:
 
     def keys(self) -> list[str] | int:
         """The key of each example; or how many there are, where each one's number is its key."""
-        if not len(self) or not (hasattr(self.source, "key") or isinstance(self.source, (list, tuple))):
-            return len(self)
-        keys = [key_of(self.source, number) for number in range(len(self))]
-        numbered = keys[0] == "0" and keys[-1] == str(len(keys) - 1) and all(k == str(n) for n, k in enumerate(keys))
-        return len(keys) if numbered else keys
+        source = self.source
+        if isinstance(source, (list, tuple)):
+            numbered = are_plain(source)
+        else:
+            numbered = getattr(source, "numbered", not hasattr(source, "key"))
+        return len(self) if numbered else [key_of(source, number) for number in range(len(self))]
 
     def place(self, number: int) -> str:
         """Where an example comes from, for people."""
@@ -106,6 +107,17 @@ def is_complete(source: Any) -> bool:
 def are_plain(examples: Iterable[Any]) -> bool:
     """Whether all are dicts that can be stored as they are."""
     return all(type(example) is dict and KEY not in example for example in examples)
+
+
+def open_stream(source: Any) -> Iterator[Any]:
+    """The examples of a stream, from the start; a generator function is called for them."""
+    return iter(source() if callable(source) and not isinstance(source, Iterable) else source)
+
+
+def stream_key(example: Any, number: int) -> str:
+    """The key of a stream's example: its own, or its number."""
+    key = own_key(example)
+    return str(number) if key is None else key
 
 
 def parts_of(example: Any) -> Iterator[dict[str, Any]]:

@@ -16,8 +16,8 @@ from ..errors import SchemaError
 from ..records.codec import Codec
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
-from ..subset import is_listed, keyed
-from .inputs import Inputs, fingerprint, hands_on_records, is_complete
+from ..subset import is_listed
+from .inputs import Inputs, fingerprint, hands_on_records, is_complete, open_stream, stream_key
 from .plan import count_shards, order_rows
 from .schemas import Named, infer_all, sample
 from .spool import Spooled
@@ -36,12 +36,12 @@ class Split:
     keys: list[str] | int = 0
     rows: Array = field(default_factory=lambda: np.empty(0, np.int64))
     known: Schema | None = None
-    stream: Iterator[tuple[str, Any]] | None = None
+    stream: Iterator[Any] | None = None
     samples: list[Named] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not is_listed(self.source):
-            self.stream = keyed(self.source)
+            self.stream = open_stream(self.source)
             return
         inputs = Inputs(self.source)
         self.keys, self.known = inputs.keys(), inputs.schema
@@ -66,7 +66,7 @@ class Split:
     def look(self, on_error: str) -> None:
         """Load a sample. A stream goes on after it as if nobody had looked."""
         if self.stream is not None:
-            head: list[tuple[str, Any]] = []
+            head: list[Any] = []
             self.samples = sample(_watched(self.stream, head), self.name, on_error)
             self.stream = chain(head, self.stream)
         elif not is_complete(self.source):
@@ -115,12 +115,10 @@ def infer_schema(splits: Iterable[Split], on_error: str) -> Schema:
     return infer_all(samples, known, on_error)
 
 
-def _watched(
-    stream: Iterator[tuple[str, Any]], head: list[tuple[str, Any]]
-) -> Iterator[tuple[str, Callable[[], str], Callable[[], Any]]]:
-    for number, (key, example) in enumerate(stream):
-        head.append((key, example))
-        yield key, partial("example {}".format, number), partial(_itself, example)
+def _watched(stream: Iterator[Any], head: list[Any]) -> Iterator[tuple[str, Callable[[], str], Callable[[], Any]]]:
+    for number, example in enumerate(stream):
+        head.append(example)
+        yield stream_key(example, number), partial("example {}".format, number), partial(_itself, example)
 
 
 def _itself(example: Any) -> Any:

@@ -22,7 +22,7 @@ from ..records.codec import Codec
 from ..records.tfrecord import TFRecordReader, TFRecordWriter
 from ..schema import Schema
 from .encoder import FIRST_EXAMPLES, DriftError, Encoder, Job, Outcome
-from .inputs import are_plain
+from .inputs import are_plain, stream_key
 from .workers import Progress
 
 MOST_OPEN = 32 << 20  # bytes of files that stay open between calls: a reader may hold its file in memory
@@ -39,8 +39,8 @@ def spool_file(file: str, schema: Schema, written: Any) -> dict[str, Any]:
     return {"file": file, "schema": schema.to_json(), **counts}
 
 
-def spool_stream(job: Job, split: str, examples: Iterator[tuple[str, Any]], progress: Progress) -> dict[str, Any]:
-    """Encode a stream of (key, example) into files, and tell what they are: plain, for the journal."""
+def spool_stream(job: Job, split: str, examples: Iterator[Any], progress: Progress) -> dict[str, Any]:
+    """Encode a stream into files, and tell what they are: plain, for the journal."""
     total = Outcome(split, spool_name(split, 0))
     files: list[dict[str, Any]] = []
     number, step = 0, FIRST_EXAMPLES
@@ -73,15 +73,16 @@ def spool_stream(job: Job, split: str, examples: Iterator[tuple[str, Any]], prog
     return {"file": total.file, "split": split, "files": files, "ignored": total.ignored, "bad": total.bad}
 
 
-def _encoded(encoder: Encoder, chunk: list[tuple[str, Any]], first: int) -> Iterator[tuple[Records, list[str]]]:
-    keys = [key for key, _ in chunk]
-    if are_plain(example for _, example in chunk):
+def _encoded(encoder: Encoder, chunk: list[Any], first: int) -> Iterator[tuple[Records, list[str]]]:
+    numbers = range(first, first + len(chunk))
+    if are_plain(chunk):
         with suppress(ValueError, TypeError, AttributeError):  # then one by one, to find the example
-            records = encoder.codec.encode_examples([example for _, example in chunk], threads=encoder.threads)
-            yield records, keys
+            yield encoder.codec.encode_examples(chunk, threads=encoder.threads), list(map(str, numbers))
             return
-    numbered = ((key, first + at) for at, key in enumerate(keys))
-    yield from encoder.loaded(numbered, lambda number: chunk[number - first][1], lambda number: f"example {number}")
+    keys = [stream_key(example, number) for example, number in zip(chunk, numbers, strict=True)]
+    yield from encoder.loaded(
+        zip(keys, numbers, strict=True), lambda number: chunk[number - first], "example {}".format
+    )
 
 
 class Spooled:
@@ -117,11 +118,21 @@ class Spooled:
         at = int(self._file_of(np.array([index]))[0])
         return readers[at].example(Codec(self.files[at][1]), index - int(self._starts[at]))
 
-    def key(self, index: int) -> str:
-        """The key that the example had."""
+    @property
+    def keys(self) -> list[str]:
+        """The keys that the examples had."""
         if self._keys is None:
             self._keys = [key for path, _ in self.files for key in read_keys(path)]
-        return self._keys[index]
+        return self._keys
+
+    @property
+    def numbered(self) -> bool:
+        """Whether each key is the example's number."""
+        return self.keys == list(map(str, range(len(self.keys))))
+
+    def key(self, index: int) -> str:
+        """The key that an example had."""
+        return self.keys[index]
 
     def records(self, rows: Array) -> Records:
         """Some records, as if all had been written with the one schema."""

@@ -104,6 +104,11 @@ class Table:
         row = position(index, len(self))
         return str(row) if self.origin is None else self.origin.key(row)
 
+    @property
+    def numbered(self) -> bool:
+        """Whether each row's key is its number."""
+        return not self.keys and (self.origin is None or len(self.origin.files) == 1)
+
     def place(self, index: int) -> str:
         """The file and line of the row, or its number."""
         row = position(index, len(self))
