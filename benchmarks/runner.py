@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -64,7 +65,21 @@ class WorkerProcess:
         )
 
     def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
-        """Send a command and wait for its answer."""
+        """Send a command and wait for its answer. Between commands the process stands still.
+
+        Otherwise a peer that reads ahead (tf.data's prefetch) would go on while another one is measured.
+        """
+        self._signal("SIGCONT")
+        try:
+            return self._ask(command, **arguments)
+        finally:
+            self._signal("SIGSTOP")
+
+    def _signal(self, name: str) -> None:
+        if hasattr(signal, name) and self.process.poll() is None:
+            self.process.send_signal(getattr(signal, name))
+
+    def _ask(self, command: str, **arguments: Any) -> dict[str, Any]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         watchdog = threading.Timer(DEADLINE, self.process.kill)
@@ -95,6 +110,7 @@ class WorkerProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._signal("SIGCONT")
         if kind is not None:
             self.process.kill()
         self.process.communicate()

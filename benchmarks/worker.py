@@ -62,7 +62,12 @@ class Worker:
 
 
 def rate(job: Job, seconds: float) -> float:
-    """Units a second, over as many runs as it takes to be busy for that long."""
+    """Units a second, over as many runs as it takes to be busy for that long.
+
+    One run before does not count: the process stood still while others were measured, and its pipelines have to fill.
+    """
+    job.run()
+    job.after()
     units = busy = 0.0
     while busy < seconds:
         begin = time.perf_counter()
