@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from penstock.build import Local, Quarantine, build
-from penstock.errors import BuildError, ExampleError, SchemaError
+from penstock.errors import BuildError, CorruptionError, ExampleError, SchemaError
 from penstock.example import Array as ArrayOf
 from penstock.example import Example, IgnoreExample, Skip
 from penstock.field import Field
@@ -382,6 +382,13 @@ def test_a_quarantine_has_room_for_so_many(tmp_path: Path) -> None:
     assert not (tmp_path / "one" / "penstock.json").exists()
 
 
+def test_an_error_ends_all_workers(tmp_path: Path) -> None:
+    with pytest.raises(BuildError) as error:
+        build(Sometimes({3}), tmp_path / "toy", on_error=Quarantine(max_errors=0), workers=2, shards=10)
+    assert multiprocessing.active_children() == []
+    assert error.traceback
+
+
 def test_a_build_that_failed_goes_on_with_another_policy(tmp_path: Path) -> None:
     options: dict[str, Any] = {"schema": {"x": "int64"}, "shards": 5, "workers": 1, "order": "source"}
     with pytest.raises(ExampleError):
@@ -527,6 +534,14 @@ def test_only_affected_shards_are_written_again(tmp_path: Path, files: Callable[
     assert examples(tmp_path / "toy")["0017.txt"]["value"] == 1234567
     build(source, tmp_path / "fresh" / "toy", shards=20)
     assert contents(tmp_path / "toy") == contents(tmp_path / "fresh" / "toy")
+
+
+def test_a_broken_manifest_is_replaced_when_told(tmp_path: Path) -> None:
+    build(ROWS, tmp_path / "toy")
+    (tmp_path / "toy" / "penstock.json").write_text("{")
+    with pytest.raises(CorruptionError, match="expected a manifest"):
+        build(ROWS, tmp_path / "toy")
+    assert build(ROWS, tmp_path / "toy", overwrite=True).written == 1
 
 
 def test_sources_are_never_touched(tmp_path: Path, files: Callable[[int], Files]) -> None:
@@ -689,8 +704,16 @@ def stream():
     for number in range(640):
         yield {"data": np.full(1 << 18, number, np.float32), "number": number}
 
+class Many(ps.Example):
+    name: ps.Skip[str]
+    number: int
+    data: ps.Array[np.float32, 1 << 18]
+    def split(self):
+        for number in range(2):
+            yield self.replace(number=number, data=np.full(1 << 18, number, np.float32))
+
 schema = {"data": "float32[262144]", "number": "int64"}
-source = stream if sys.argv[2] == "stream" else Big()
+source = {"stream": stream, "listed": Big(), "many": [Many(name=str(number)) for number in range(320)]}[sys.argv[2]]
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 ps.build(source, sys.argv[1], schema=schema, shards=8, engine=ps.Local(workers=2, max_memory=32 << 20))
 own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
@@ -700,7 +723,7 @@ print(own, largest)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in other units")
-@pytest.mark.parametrize("kind", ["listed", "stream"])
+@pytest.mark.parametrize("kind", ["listed", "stream", "many"])
 def test_memory_stays_within_the_budget(tmp_path: Path, kind: str) -> None:
     """640 MB of examples, 20 times the budget of 32 MB: what the processes take beyond their start stays within it."""
     done = subprocess.run(

@@ -47,6 +47,23 @@ def stream():
 
 ps.build(stream, sys.argv[1], shards=20, workers=2)
 """
+MANY = """
+import sys, time
+import numpy as np
+import penstock as ps
+
+class Recording(ps.Example):
+    name: ps.Skip[str]
+    data: ps.Array[np.float32, None]
+    def load(self):
+        time.sleep(0.005)
+        self.data = np.arange(50, dtype=np.float32)
+    def split(self):
+        for first in range(0, 50, 10):
+            yield self.replace(data=self.data[first : first + 10])
+
+ps.build([Recording(name=str(number)) for number in range(100)], sys.argv[1], shards=20, workers=2)
+"""
 
 
 def start(code: str, directory: Path) -> subprocess.Popen[str]:
@@ -70,7 +87,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return found | {"penstock.json": json.dumps(manifest).encode()}
 
 
-@pytest.mark.parametrize(("code", "kills"), [(LISTED, 14), (STREAM, 6)], ids=["listed", "stream"])
+@pytest.mark.parametrize(("code", "kills"), [(LISTED, 10), (STREAM, 5), (MANY, 5)], ids=["listed", "stream", "many"])
 def test_killed_at_random_points(tmp_path: Path, code: str, kills: int) -> None:
     """Each kill comes at another point of the same build; in between, nothing looks like a dataset."""
     finish(code, tmp_path / "whole" / "toy")

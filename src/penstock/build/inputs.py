@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._core import crc32c, hash_keys
-from ..columns import Bytes, Ragged
+from ..columns import Array, Bytes, Ragged
 from ..errors import SchemaError
 from ..example import Example
 from ..schema import Schema
@@ -73,9 +73,20 @@ class Inputs:
         """Where an example comes from, for people."""
         return place_of(self.source, number)
 
-    def stamp(self, number: int) -> str:
-        """What changes when the example does; "" when nobody knows. A table's row has none: it is as quick to write."""
-        return str(self.source.stamp(number)) if hasattr(self.source, "stamp") and not is_table(self.source) else ""
+    def digest(self, rows: Array, keys: list[str]) -> str:
+        """What some examples are made from, as one value; "" where the source cannot tell whether they have changed.
+
+        The rows of a table are not looked at one by one: it is as quick to write them.
+        """
+        if not hasattr(self.source, "stamp") or is_table(self.source):
+            return ""
+        digest = hashlib.blake2b(digest_size=16)
+        for row, key in zip(rows.tolist(), keys, strict=True):
+            stamp = str(self.source.stamp(row))
+            if not stamp:
+                return ""
+            digest.update(f"{len(key)}:{key}{len(stamp)}:{stamp}".encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()
 
     def multiplies(self) -> bool:
         """Whether an example may become many."""

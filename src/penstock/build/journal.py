@@ -50,7 +50,7 @@ class Journal:
         for line in data.splitlines(keepends=True):
             try:
                 ((kind, content),) = json.loads(line).items()
-            except ValueError:
+            except (ValueError, AttributeError):
                 break
             if not line.endswith(b"\n"):
                 break

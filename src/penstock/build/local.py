@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 
 from ..errors import SchemaError
@@ -41,7 +41,7 @@ class Local:
 
     def map(
         self, function: Function[Shared, Item, Result], shared: Shared, items: Iterable[Item], progress: Progress
-    ) -> Iterator[tuple[Item, Result]]:
+    ) -> Generator[tuple[Item, Result], None, None]:
         """Run `function(shared, item, progress)` for each item; results come as they are ready."""
         if self.processes > 1:
             yield from map_in_processes(self.processes, function, shared, items, progress)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 
 import numpy as np
@@ -57,13 +56,3 @@ def count_shards(
     if shard_examples is not None:
         return max(1, -(-count // shard_examples))
     return max(1, min(count, -(-int(count * record_bytes) // shard_bytes)))
-
-
-def inputs_digest(keys: list[str], stamps: list[str]) -> str:
-    """What a shard is made from, as one value; "" when a stamp is unknown and nothing can be said."""
-    if not all(stamps):
-        return ""
-    digest = hashlib.blake2b(digest_size=16)
-    for key, stamp in zip(keys, stamps, strict=True):
-        digest.update(f"{len(key)}:{key}{len(stamp)}:{stamp}".encode())
-    return digest.hexdigest()

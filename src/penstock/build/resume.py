@@ -23,10 +23,10 @@ def begin(directory: Path, name: str, journal: Journal, begun: dict[str, Any], o
 
     A build that differs from the one that was begun here, or that stands here, is an error that says in what.
     """
-    standing = _standing(directory)
     if overwrite:
         journal.begin(begun)
         return None
+    standing = _standing(directory)
     before = journal.begun or (standing.begun if standing else None)
     if before is None:
         _check_empty(directory, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -23,7 +24,7 @@ from .journal import Journal
 from .listing import Split, infer_schema
 from .local import Local
 from .options import Options, Quarantine
-from .plan import cut_shards, inputs_digest
+from .plan import cut_shards
 from .resume import begin, take_over, whole_files
 from .schemas import scan
 from .spool import Spooled, spool_file, spool_name, spool_stream
@@ -198,7 +199,8 @@ class _Build:
             for rows in np.array_split(split.rows, min(len(split.rows), SPOOL_TASKS))
         ]
         self._stage("looking at every example", sum(len(task.rows) for task in tasks))
-        found = {id(task): schema for task, schema in self.engine.map(scan, job, tasks, self._progress)}
+        with closing(self.engine.map(scan, job, tasks, self._progress)) as results:
+            found = {id(task): schema for task, schema in results}
         schema = reduce(Schema.widen, [found[id(task)] for task in tasks], job.schema)
         return replace(job, schema=schema, firm=True)
 
@@ -229,11 +231,33 @@ class _Build:
             entries = {task.file: self._spooled(task.file) for task in tasks}
             todo = [task for task in tasks if entries[task.file] is None]
             self._stage(f"spooling {split.name}", None)
-            for task, outcome in self.engine.map(run, replace(job, format=TFRecord()), todo, self._progress):
-                file = spool_file(task.file, job.schema, outcome)
-                entry = {"file": task.file, "split": split.name, "files": [file]}
-                entries[task.file] = entry | {"ignored": outcome.ignored, "bad": outcome.bad}
-                self.journal.note("spool", entries[task.file] or {})
+            with closing(self.engine.map(run, replace(job, format=TFRecord()), todo, self._progress)) as results:
+                for task, outcome in results:
+                    counts = {"ignored": outcome.ignored, "bad": outcome.bad}
+                    files = [spool_file(task.file, job.schema, outcome)]
+                    entry = {"file": task.file, "split": split.name, "files": files, **counts}
+                    self.journal.note("spool", entry)
+                    entries[task.file] = entry
+            job = self._use_spools(job, split, [entry])
+            if not job.declared:
+                job = replace(job, schema=job.schema.widen(job.sources[split.name].schema))
+        return job
+
+    def _spool_parts(self, job: Job) -> Job:
+        """Examples that become many are spooled in parallel: only then it is known how many there are."""
+        for split in list(self.splits):
+            if not split.multiplies():
+                continue
+            numbers = np.array_split(np.arange(len(split.rows)), min(len(split.rows), SPOOL_TASKS))
+            tasks = [Task(split.name, spool_name(split.name, at), n, split.keys_of(n)) for at, n in enumerate(numbers)]
+            entries = {task.file: self._spooled(task.file) for task in tasks}
+            todo = [task for task in tasks if entries[task.file] is None]
+            self._stage(f"spooling {split.name}", None)
+            with closing(self.engine.map(run, replace(job, format=TFRecord()), todo, self._progress)) as results:
+                for task, outcome in results:
+                    entry = {"file": task.file, "split": split.name, "ignored": outcome.ignored, "bad": outcome.bad}
+                    entries[task.file] = {**entry, "files": [spool_file(task.file, job.schema, outcome)]}
+                    self.journal.note("spool", {**entries[task.file]})
             job = self._use_spools(job, split, [entry for entry in entries.values() if entry is not None])
         return job
 
@@ -269,10 +293,11 @@ class _Build:
         written = []
         if todo:
             (self.directory / MANIFEST).unlink(missing_ok=True)
-        for _, outcome in self.engine.map(run, job, todo, self._progress):
-            self.journal.note("shard", asdict(outcome))
-            self._count(outcome)
-            written.append(outcome)
+        with closing(self.engine.map(run, job, todo, self._progress)) as results:
+            for _, outcome in results:
+                self.journal.note("shard", asdict(outcome))
+                self._count(outcome)
+                written.append(outcome)
         return written
 
     def _plan(self, job: Job) -> list[Task]:
@@ -301,8 +326,7 @@ class _Build:
         for task in tasks:
             entry = self.journal.shards.get(task.file)
             if entry is not None and entry["inputs"]:
-                stamps = [sources[task.split].stamp(row) for row in task.rows.tolist()]
-                entry = entry if entry["inputs"] == inputs_digest(task.keys, stamps) else None
+                entry = entry if entry["inputs"] == sources[task.split].digest(task.rows, task.keys) else None
             if entry is not None:
                 fresh[task.file] = entry
         whole = whole_files(self.directory, fresh.values())

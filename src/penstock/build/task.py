@@ -12,7 +12,6 @@ from ..manifest import hashes_path, write_keys
 from ..records.tfrecord import TFRecordWriter
 from .encoder import Encoder, Job, Outcome
 from .inputs import Inputs
-from .plan import inputs_digest
 from .workers import Progress
 
 
@@ -33,7 +32,7 @@ class Task:
 def run(job: Job, task: Task, progress: Progress) -> Outcome:
     """Load, encode and write one file of records, with its index and its keys."""
     inputs = Inputs(job.sources[task.split])
-    stamps = [inputs.stamp(row) for row in task.rows.tolist()]  # before the loading: a change while it runs is noticed
+    made_from = inputs.digest(task.rows, task.keys)  # before the loading: a change while it runs is noticed
     outcome = Outcome(task.split, task.file)
     path = job.directory / task.file
     hashes = [np.empty(0, np.uint64)]
@@ -49,5 +48,5 @@ def run(job: Job, task: Task, progress: Progress) -> Outcome:
     write_keys(path, kept)
     np.save(hashes_path(path), np.concatenate(hashes))
     outcome.records, outcome.bytes, outcome.crc32c = summary.records, summary.bytes, summary.crc32c
-    outcome.inputs = "" if outcome.bad else inputs_digest(task.keys, stamps)  # what failed is tried again another time
+    outcome.inputs = "" if outcome.bad else made_from  # what failed is tried again another time
     return outcome

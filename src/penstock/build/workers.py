@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
@@ -26,7 +26,7 @@ MOST_CRASHES = 3  # of workers on one item
 
 def map_in_processes(
     count: int, function: Function[Shared, Item, Result], shared: Shared, items: Iterable[Item], progress: Progress
-) -> Iterator[tuple[Item, Result]]:
+) -> Generator[tuple[Item, Result], None, None]:
     """Run `function(shared, item, progress)` for each item; results come as they are ready.
 
     An error ends all of it. An item whose worker dies is given to another, up to three times.
