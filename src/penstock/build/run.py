@@ -238,26 +238,6 @@ class _Build:
                     entry = {"file": task.file, "split": split.name, "files": files, **counts}
                     self.journal.note("spool", entry)
                     entries[task.file] = entry
-            job = self._use_spools(job, split, [entry])
-            if not job.declared:
-                job = replace(job, schema=job.schema.widen(job.sources[split.name].schema))
-        return job
-
-    def _spool_parts(self, job: Job) -> Job:
-        """Examples that become many are spooled in parallel: only then it is known how many there are."""
-        for split in list(self.splits):
-            if not split.multiplies():
-                continue
-            numbers = np.array_split(np.arange(len(split.rows)), min(len(split.rows), SPOOL_TASKS))
-            tasks = [Task(split.name, spool_name(split.name, at), n, split.keys_of(n)) for at, n in enumerate(numbers)]
-            entries = {task.file: self._spooled(task.file) for task in tasks}
-            todo = [task for task in tasks if entries[task.file] is None]
-            self._stage(f"spooling {split.name}", None)
-            with closing(self.engine.map(run, replace(job, format=TFRecord()), todo, self._progress)) as results:
-                for task, outcome in results:
-                    entry = {"file": task.file, "split": split.name, "ignored": outcome.ignored, "bad": outcome.bad}
-                    entries[task.file] = {**entry, "files": [spool_file(task.file, job.schema, outcome)]}
-                    self.journal.note("spool", {**entries[task.file]})
             job = self._use_spools(job, split, [entry for entry in entries.values() if entry is not None])
         return job
 
