@@ -242,7 +242,6 @@ def test_shards_are_named_as_tfds_names_them(tmp_path: Path) -> None:
     ("options", "counts"),
     [
         ({"shards": 3}, [167, 166, 167]),
-        ({"shards": 1000}, [1] * 500),
         ({"format": TFRecord(shard_examples=200)}, [167, 166, 167]),
         ({"format": TFRecord(shard_examples=500)}, [500]),
         ({"format": TFRecord(shard_bytes=10**9)}, [500]),
@@ -251,6 +250,11 @@ def test_shards_are_named_as_tfds_names_them(tmp_path: Path) -> None:
 def test_the_number_of_shards(tmp_path: Path, options: dict[str, Any], counts: list[int]) -> None:
     build(ROWS, tmp_path / "toy", workers=1, **options)
     assert shard_counts(tmp_path / "toy") == {"train": counts}
+
+
+def test_no_shard_is_empty(tmp_path: Path) -> None:
+    build(ROWS[:7], tmp_path / "toy", workers=1, shards=1000)
+    assert shard_counts(tmp_path / "toy") == {"train": [1] * 7}
 
 
 def test_shards_have_about_the_size_that_was_asked_for(tmp_path: Path) -> None:
@@ -573,6 +577,21 @@ def test_other_code_of_a_generator_is_another_source(tmp_path: Path) -> None:
     build(one, tmp_path / "toy")
     with pytest.raises(BuildError, match="source train code was"):
         build(two, tmp_path / "toy")
+
+
+def test_a_stream_that_has_grown_gets_more_shards(tmp_path: Path) -> None:
+    count = 10
+
+    def stream() -> Iterator[dict[str, bytes]]:
+        for _ in range(count):
+            yield {"data": bytes(1000)}
+
+    build(stream, tmp_path / "toy", format=TFRecord(shard_bytes=20_000))
+    assert len(shard_counts(tmp_path / "toy")["train"]) == 1
+    count = 100
+    build(stream, tmp_path / "toy", format=TFRecord(shard_bytes=20_000))
+    assert len(shard_counts(tmp_path / "toy")["train"]) > 4
+    assert len(examples(tmp_path / "toy")) == 100
 
 
 def test_other_values_of_a_table_are_another_source(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from .spool import Spooled
 FRAME = 16  # bytes that a shard adds to each record
 
 
-@dataclass
+@dataclass(eq=False)
 class Split:
     """A split: its source, and its examples by number in the order of their records; a stream has none yet."""
 

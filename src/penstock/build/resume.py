@@ -40,7 +40,9 @@ def begin(directory: Path, name: str, journal: Journal, begun: dict[str, Any], o
 
 
 def take_over(journal: Journal, manifest: Manifest) -> None:
-    """Note the shards of a dataset as done, as far as it is known what they were made from."""
+    """Note the shards of a dataset as done, as far as it is known what they were made from; then the plan stays too."""
+    if not any(shard.inputs for shards in manifest.splits.values() for shard in shards):
+        return
     counts = {split: len(shards) for split, shards in manifest.splits.items()}
     journal.note("plan", {"schema": manifest.schema.to_json(), "shards": counts})
     for split, shards in manifest.splits.items():
