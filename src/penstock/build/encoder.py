@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from .inputs import Inputs, are_plain, hands_on_records, multiplies, parts_of
 
 FIRST_EXAMPLES = 16  # that are encoded at a time before their size is known
 MOST_EXAMPLES = 8192  # that are, however small they are
+LONGEST = 0.5  # seconds until what is there goes on: someone watches the progress
 
 Row = tuple[str, int, dict[str, Any]]  # key, number in the source, what is stored
 
@@ -120,7 +122,7 @@ class Encoder:
     ) -> Iterator[tuple[Records, list[str]]]:
         """Examples by key and number, loaded one by one. What one becomes many of has the keys key/0, key/1 ..."""
         rows: list[Row] = []
-        size = 0
+        size, deadline = 0, time.monotonic() + LONGEST
         for key, number in examples:
             try:
                 example = load(number)
@@ -136,9 +138,10 @@ class Encoder:
             else:
                 rows += [(key, number, part) for part in parts]
             size += sum(weigh(part.get(name)) for part in parts for name in self._heavy)
-            if size >= self.job.chunk_bytes or len(rows) >= MOST_EXAMPLES:
+            late = time.monotonic() > deadline
+            if rows and (late or size >= self.job.chunk_bytes or len(rows) >= MOST_EXAMPLES):
                 yield self._encoded(rows, place)
-                rows, size = [], 0
+                rows, size, deadline = [], 0, time.monotonic() + LONGEST
         if rows:
             yield self._encoded(rows, place)
 

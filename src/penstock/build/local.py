@@ -37,7 +37,7 @@ class Local:
     def chunk_bytes(self) -> int:
         """What a worker gathers before it encodes: decoded, encoded and written copies share the budget."""
         budget = self.max_memory or _machine_memory() // 4
-        return max(1 << 16, min(1 << 25, budget // (8 * self.processes)))
+        return max(1 << 16, min(1 << 22, budget // (8 * self.processes)))
 
     def map(
         self, function: Function[Shared, Item, Result], shared: Shared, items: Iterable[Item], progress: Progress
