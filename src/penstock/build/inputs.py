@@ -17,7 +17,7 @@ from ..example import Example
 from ..schema import Schema
 from ..sources.files import stamp_of
 from ..sources.table import table
-from ..splits import Splits
+from ..splitting import Splits
 from ..subset import is_listed, is_table, key_of, own_key, place_of
 
 KEY = "__key__"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -84,6 +83,8 @@ def _check_empty(directory: Path, name: str) -> None:
 
 def whole_files(directory: Path, entries: Iterable[dict[str, Any]]) -> set[str]:
     """The files that are what their entries say: size, checksum, and that index and keys are beside them."""
+    from concurrent.futures import ThreadPoolExecutor  # importing penstock costs nothing
+
     named = list(entries)
     with ThreadPoolExecutor(default_threads()) as pool:
         whole = pool.map(lambda entry: _is_whole(directory / entry["file"], entry), named)

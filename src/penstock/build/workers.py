@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -10,10 +9,12 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
-from multiprocessing.connection import Connection, wait
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import BuildError, PenstockError
+
+if TYPE_CHECKING:  # where it is needed, it is imported then: importing penstock costs nothing
+    from multiprocessing.connection import Connection
 
 Shared = TypeVar("Shared")
 Item = TypeVar("Item")
@@ -31,6 +32,8 @@ def map_in_processes(
 
     An error ends all of it. An item whose worker dies is given to another, up to three times.
     """
+    from multiprocessing.connection import wait
+
     waiting = list(items)[::-1]
     crashes: Counter[int] = Counter()
     workers: dict[Connection, _Worker] = {}
@@ -40,8 +43,8 @@ def map_in_processes(
                 worker = _Worker(function, shared)
                 workers[worker.connection] = worker
                 worker.give(waiting.pop())
+            ready: Any
             for ready in wait(list(workers)):
-                assert isinstance(ready, Connection)
                 worker = workers[ready]
                 try:
                     kind, content = ready.recv()
@@ -76,6 +79,8 @@ class _Worker:
     """A process that waits for items at the other end of a connection."""
 
     def __init__(self, function: Function[Any, Any, Any], shared: Any) -> None:
+        import multiprocessing
+
         # Where forking is usual, it spares pickling; elsewhere the function, and what is shared, are sent.
         context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
         self.item: Any = None
@@ -127,6 +132,8 @@ def _serve(connection: Connection, function: Function[Any, Any, Any], shared: An
 
 def _end_with_parent() -> None:
     """However the parent ends, its workers do not outlive it."""
+    import multiprocessing
+
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
