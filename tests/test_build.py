@@ -19,7 +19,9 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from penstock.build import Local, Quarantine, build
+from penstock.build.local import Local
+from penstock.build.options import Quarantine
+from penstock.build.run import build
 from penstock.errors import BuildError, CorruptionError, ExampleError, SchemaError
 from penstock.example import Array as ArrayOf
 from penstock.example import Example, IgnoreExample, Skip
@@ -28,7 +30,7 @@ from penstock.manifest import WORK, read_keys, read_manifest
 from penstock.records.codec import Codec
 from penstock.records.tfrecord import TFRecord, TFRecordReader
 from penstock.schema import Schema
-from penstock.splits import split, splits
+from penstock.splitting import split, splits
 
 ROWS = [{"__key__": f"k{n}", "x": n, "text": "a" * (n % 7)} for n in range(500)]
 

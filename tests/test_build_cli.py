@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from penstock.build import build
+from penstock.build.run import build
 from penstock.cli import main
 from penstock.manifest import read_manifest
 from penstock.records.tfrecord import TFRecordReader
-from penstock.splits import splits
+from penstock.splitting import splits
 
 
 @pytest.fixture

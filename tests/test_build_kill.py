@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from penstock.build import Local, build
 from penstock.build.journal import Journal
+from penstock.build.local import Local
+from penstock.build.run import build
 from penstock.errors import BuildError
 from penstock.manifest import WORK, read_manifest
 from penstock.records.tfrecord import TFRecord

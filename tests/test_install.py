@@ -98,4 +98,4 @@ def test_import_starts_no_thread() -> None:
         pytest.skip("threads are counted in /proc")
     count = "import os; print(len(os.listdir('/proc/self/task')))"
     ours = run(sys.executable, "-c", f"import penstock; {count}")
-    assert ours == run(sys.executable, "-c", f"import numpy; {count}")  # its linear algebra has a pool of its own
+    assert int(ours) == 1

@@ -17,7 +17,7 @@ from PIL import Image
 from penstock import CorruptionError, NotFoundError, SchemaError, StorageError
 from penstock.records.codec import Codec
 from penstock.sources import check_image, image_folder
-from penstock.splits import Splits
+from penstock.splitting import Splits
 
 FORMATS = ["JPEG", "PNG", "GIF", "BMP", "WEBP"]
 

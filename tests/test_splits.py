@@ -18,7 +18,7 @@ from penstock.columns import Array, Bytes, Ragged
 from penstock.errors import RecordIndexError, SchemaError
 from penstock.example import Example, Skip
 from penstock.schema import Schema
-from penstock.splits import Splits, StreamSubset, Subset, TableSubset, split, splits
+from penstock.splitting import Splits, StreamSubset, Subset, TableSubset, split, splits
 
 RATIOS = {"train": 0.6, "eval": 0.2, "test": 0.2}
 KEYS = st.lists(st.text(max_size=8), unique=True, min_size=1, max_size=60)

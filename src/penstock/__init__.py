@@ -1,43 +1,77 @@
-"""Penstock turns raw data into sharded record datasets once, and feeds them to training at the speed of the machine."""
+"""Penstock turns raw data into sharded record datasets once, and feeds them to training at the speed of the machine.
+
+Every public name is imported when it is first used: `import penstock` itself imports nothing.
+"""
 
 from __future__ import annotations
 
-from .build import Built, Local, Quarantine, build
-from .columns import Bytes, Ragged
-from .errors import (
-    BuildError,
-    CorruptionError,
-    ExampleError,
-    IndexMismatchError,
-    MissingDependencyError,
-    NotFoundError,
-    PenstockError,
-    RecordIndexError,
-    SchemaError,
-    StorageError,
-)
-from .example import Array, Example, IgnoreExample, Image, Label, Skip, Text
-from .field import Field
-from .records import Records, __version__, crc32c, masked_crc32c
-from .records.codec import Codec
-from .records.sequence import SequenceCodec
-from .records.tfrecord import TFRecord, TFRecordReader, TFRecordWriter
-from .schema import Schema
-from .sources import (
-    coco,
-    csv,
-    image_classification,
-    image_folder,
-    json,
-    jsonl,
-    parquet,
-    table,
-    text_classification,
-    tfrecords,
-    voc_detection,
-    voc_segmentation,
-)
-from .splits import Splits, split, splits
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+# Bound now, so that importing it later can't hide the function of the same name.
+from . import build as _package
+
+if TYPE_CHECKING:
+    from .build.local import Local
+    from .build.options import Quarantine
+    from .build.run import Built, build
+    from .columns import Bytes, Ragged
+    from .errors import (
+        BuildError,
+        CorruptionError,
+        ExampleError,
+        IndexMismatchError,
+        MissingDependencyError,
+        NotFoundError,
+        PenstockError,
+        RecordIndexError,
+        SchemaError,
+        StorageError,
+    )
+    from .example import Array, Example, IgnoreExample, Image, Label, Skip, Text
+    from .field import Field
+    from .records import Records, __version__, crc32c, masked_crc32c
+    from .records.codec import Codec
+    from .records.sequence import SequenceCodec
+    from .records.tfrecord import TFRecord, TFRecordReader, TFRecordWriter
+    from .schema import Schema
+    from .sources.catalog import csv, json, jsonl
+    from .sources.coco import coco
+    from .sources.image_classification import image_classification
+    from .sources.image_folder import image_folder
+    from .sources.table import parquet, table
+    from .sources.text import text_classification
+    from .sources.tfrecords import tfrecords
+    from .sources.voc import voc_detection, voc_segmentation
+    from .splitting import Splits, split, splits
+
+del build, _package
+
+_HOMES = {
+    "build.local": "Local",
+    "build.options": "Quarantine",
+    "build.run": "Built build",
+    "columns": "Bytes Ragged",
+    "errors": "BuildError CorruptionError ExampleError IndexMismatchError MissingDependencyError "
+    "NotFoundError PenstockError RecordIndexError SchemaError StorageError",
+    "example": "Array Example IgnoreExample Image Label Skip Text",
+    "field": "Field",
+    "records": "Records __version__ crc32c masked_crc32c",
+    "records.codec": "Codec",
+    "records.sequence": "SequenceCodec",
+    "records.tfrecord": "TFRecord TFRecordReader TFRecordWriter",
+    "schema": "Schema",
+    "sources.catalog": "csv json jsonl",
+    "sources.coco": "coco",
+    "sources.image_classification": "image_classification",
+    "sources.image_folder": "image_folder",
+    "sources.table": "parquet table",
+    "sources.text": "text_classification",
+    "sources.tfrecords": "tfrecords",
+    "sources.voc": "voc_detection voc_segmentation",
+    "splitting": "Splits split splits",
+}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "Array",
@@ -90,3 +124,15 @@ __all__ = [
     "voc_detection",
     "voc_segmentation",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, from the module that it lives in."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,13 +12,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .. import sources
-from ..build import Built
-from ..build import build as build_dataset
 from ..build.preview import Preview, preview
+from ..build.run import Built
 from ..build.run import Progress as State
+from ..build.run import build as build_dataset
 from ..records.tfrecord import TFRecord
 from ..sources import recognise
-from ..splits import Splits, split
+from ..splitting import Splits, split
 from .dataset import dataset_json, print_dataset, schema_table, split_table
 from .outcome import INTERRUPTED, WELL, complain
 from .show import PATIENCE, console, print_json, size_text

@@ -12,7 +12,7 @@ import numpy as np
 from ..columns import Array
 from ..errors import CorruptionError, SchemaError
 from ..schema import Schema
-from ..splits import Splits
+from ..splitting import Splits
 from ..subset import view
 from .cells import read_columns
 from .files import PathLike, files_named, not_text, read_file, read_text, stamp_of

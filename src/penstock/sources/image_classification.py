@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
 from ..inference import infer
-from ..splits import Splits
+from ..splitting import Splits
 from .cells import read_columns
 from .files import IMAGE_SUFFIXES, PathLike, entries, has_suffix
 from .listed import Examples, Loading, split_order

@@ -13,7 +13,7 @@ from ..columns import Array
 from ..errors import SchemaError, StorageError
 from ..field import Field
 from ..schema import Schema
-from ..splits import Splits
+from ..splitting import Splits
 from ..storage import expand
 from .files import IMAGE_SUFFIXES, PathLike, entries, has_suffix, read_file, stamp_of
 from .images import check_image

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import SchemaError, StorageError
-from ..splits import Splits
+from ..splitting import Splits
 from .catalog import read_objects
 from .files import PathLike, entries, has_suffix
 from .listed import Examples, split_order

@@ -14,7 +14,7 @@ from ..records.codec import Codec
 from ..records.peek import SAMPLE, first_records, infer_schema
 from ..records.tfrecord import Records, TFRecordReader  # type: ignore[attr-defined]
 from ..schema import Schema
-from ..splits import Splits
+from ..splitting import Splits
 from .files import PathLike, files_named, short_names, stamp_of
 from .image_folder import SPLIT_NAMES
 from .listed import position, split_order

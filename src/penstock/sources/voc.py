@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError, name_known
 from ..field import Field
 from ..schema import Schema
-from ..splits import Splits
+from ..splitting import Splits
 from .boxes import relative_box
 from .files import IMAGE_SUFFIXES, PathLike, entries, has_suffix, read_file, read_lines, stamp_of, within
 from .images import check_image
