@@ -185,8 +185,9 @@ def test_a_file_that_is_not_there_or_no_file_is_an_os_error(tmp_path: Path) -> N
         ps.TFRecordReader(tmp_path / "none")
     assert isinstance(caught.value, ps.StorageError)
     assert caught.value.errno == 2
-    with pytest.raises(ps.StorageError, match="a directory"):
-        ps.TFRecordReader(tmp_path)
+    for folder in (tmp_path, ".", ".."):
+        with pytest.raises(ps.StorageError, match="a directory"):
+            ps.TFRecordReader(folder)
 
 
 def test_batches_take_a_span_in_order(shard: Path) -> None:

@@ -14,8 +14,7 @@ SUFFIX = ".index"
 
 def sidecar_path(path: str | os.PathLike[str]) -> Path:
     """Where the index of a shard is kept: beside it."""
-    path = Path(path)
-    return path.with_name(path.name + SUFFIX)
+    return Path(os.fspath(path) + SUFFIX)
 
 
 def write_index(path: str | os.PathLike[str], *, progress: Callable[[int], object] | None = None) -> Index:
