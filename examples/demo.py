@@ -259,9 +259,26 @@ def lists_and_pictures() -> None:
     screen.print("  " + "".join(f"{name:{SIDE // 2 + 2}}" for name in names))
 
 
+def whole_dataset() -> None:
+    folder, dataset = FOLDER / "folder", FOLDER / "dataset"
+    title(
+        "7  A whole dataset",
+        f"The same {PICTURES} pictures as files in folders: recognised, checked, cut into shards on every core.",
+    )
+    for number, example in enumerate(make_pictures()):
+        split = "eval" if number % 5 == 0 else "train"
+        file = folder / split / SHAPES[example["shape"]] / f"{number:03}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(example["image"])
+    shell("build", str(folder), str(dataset), "--shards", "4")
+    file.write_bytes(make_pictures()[0]["image"])
+    screen.print(f"\n  One file changes ({file.relative_to(folder)}). The same command brings the dataset up to date:")
+    shell("build", str(folder), str(dataset), "--shards", "4")
+
+
 def damage(schema: ps.Schema, codec: ps.Codec) -> None:
     whole, broken, saved = (FOLDER / name for name in ("table.tfrecord", "broken.tfrecord", "saved.tfrecord"))
-    title("7  Something breaks", "One bit of a copy flips, as disks and cables do.")
+    title("8  Something breaks", "One bit of a copy flips, as disks and cables do.")
     data = bytearray(whole.read_bytes())
     data[len(data) // 2] ^= 1
     broken.write_bytes(data)
@@ -275,7 +292,7 @@ def damage(schema: ps.Schema, codec: ps.Codec) -> None:
     screen.print(f"\n  {len(ps.TFRecordReader(saved)):,} of {ROWS:,} records are safe.")
 
     title(
-        "8  Somebody makes a mistake", "Nothing is cast with a loss. The error says expected, got, where, what to do."
+        "9  Somebody makes a mistake", "Nothing is cast with a loss. The error says expected, got, where, what to do."
     )
     code(mistake)
     try:
@@ -292,7 +309,7 @@ def shell(*words: str) -> None:
 
 
 def outlook(seconds: float) -> None:
-    title("9  From the shell")
+    title("10  From the shell")
     shell("info", str(FOLDER / "table.tfrecord"), str(FOLDER / "tokens.tfrecord"), str(FOLDER / "pictures.tfrecord"))
     shell("head", str(FOLDER / "pictures.tfrecord"), "-n", "2")
 
@@ -308,10 +325,11 @@ def outlook(seconds: float) -> None:
     suggestions = Table(box=None, show_header=False, padding=(0, 3, 0, 2))
     suggestions.add_column(style="bold")
     suggestions.add_row(f"{tools}/penstock head YOUR.tfrecord", "your own files: nothing has to be declared")
+    suggestions.add_row(f"{tools}/penstock build PHOTOS/ DATASET/", "a folder of images, a CSV file, JSON lines ...")
     suggestions.add_row(f"{tools}/python", "then: import penstock as ps")
     suggestions.add_row("make test", "the tests, next to TensorFlow and the other peers")
     suggestions.add_row("make bench", "such figures against tf.data, TFDS and bagz")
-    suggestions.add_row("docs/records.md, docs/schema.md", "how it is used")
+    suggestions.add_row("docs/records.md, docs/build.md", "how it is used")
     screen.print(suggestions)
 
 
@@ -324,6 +342,7 @@ def main() -> int:
     screen.print(Panel(Text(words, justify="center"), title=f"[bold]penstock {ps.__version__}", border_style="cyan"))
     schema, codec = table()
     lists_and_pictures()
+    whole_dataset()
     damage(schema, codec)
     outlook(time.perf_counter() - started)
     return 0
