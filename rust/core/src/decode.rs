@@ -1,7 +1,7 @@
 //! From records whose columns are found to columns in memory.
 
 use bytemuck::Pod;
-use libdeflater::{DecompressionError, Decompressor};
+use libdeflater::Decompressor;
 
 use crate::columns::{Buffer, Column};
 use crate::convert::{dispatch, typed, Convert, ForDtype};
@@ -9,9 +9,7 @@ use crate::error::{Error, Result};
 use crate::example::{byte_strings, malformed, Cell, Feature, Walked};
 use crate::plan::{Encoding, List, Missing, Spec};
 use crate::wire::{count_varints, each_varint, read_varints};
-
-/// Deflate turns one byte into at most this many, so a stream of n bytes can't hold more than n times as much.
-const MAX_INFLATION: usize = 1032;
+use crate::zlib::{inflate_all, inflate_exactly, MAX_INFLATION};
 
 impl Walked<'_, '_> {
     /// How many records.
@@ -427,39 +425,6 @@ impl<'a, 'r> Lane<'a, 'r> {
 fn mark(present: &mut Option<&mut [u8]>, row: usize, there: bool) {
     if let (Some(present), false) = (present, there) {
         present[row] = 0;
-    }
-}
-
-fn not_zlib(value: &[u8]) -> Error {
-    Error::corrupt(format!("expected a zlib stream, got {} bytes that are not one", value.len()))
-}
-
-fn inflate_exactly(inflater: &mut Decompressor, value: &[u8], slot: &mut [u8]) -> Result<()> {
-    match inflater.zlib_decompress(value, slot) {
-        Ok(length) if length == slot.len() => Ok(()),
-        Ok(length) => Err(Error::schema(format!("expected {} bytes in the zlib stream, got {length}", slot.len()))),
-        Err(DecompressionError::InsufficientSpace) => {
-            Err(Error::schema(format!("expected {} bytes in the zlib stream, got more", slot.len())))
-        }
-        Err(DecompressionError::BadData) => Err(not_zlib(value)),
-    }
-}
-
-/// Appends what a zlib stream of unknown size holds: tries again with more room, never more than deflate can fill.
-fn inflate_all(inflater: &mut Decompressor, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    let start = out.len();
-    let most = value.len().saturating_mul(MAX_INFLATION);
-    let mut room = value.len().saturating_mul(4).min(most);
-    loop {
-        out.resize(start + room, 0);
-        match inflater.zlib_decompress(value, &mut out[start..]) {
-            Ok(length) => {
-                out.truncate(start + length);
-                return Ok(());
-            }
-            Err(DecompressionError::InsufficientSpace) if room < most => room = room.saturating_mul(4).min(most),
-            Err(_) => return Err(not_zlib(value)),
-        }
     }
 }
 

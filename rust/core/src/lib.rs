@@ -24,5 +24,6 @@ pub mod sequence;
 pub mod shard;
 pub mod wire;
 pub mod writer;
+mod zlib;
 
 pub use error::{Error, Kind, Result};

@@ -229,9 +229,9 @@ class _Build:
             numbers = np.array_split(np.arange(len(split.rows)), min(len(split.rows), SPOOL_TASKS))
             tasks = [Task(split.name, spool_name(split.name, at), n, split.keys_of(n)) for at, n in enumerate(numbers)]
             entries = {task.file: self._spooled(task.file) for task in tasks}
-            todo = [task for task in tasks if entries[task.file] is None]
+            missing = [task for task in tasks if entries[task.file] is None]
             self._stage(f"spooling {split.name}", None)
-            with closing(self.engine.map(run, replace(job, format=TFRecord()), todo, self._progress)) as results:
+            with closing(self.engine.map(run, replace(job, format=TFRecord()), missing, self._progress)) as results:
                 for task, outcome in results:
                     counts = {"ignored": outcome.ignored, "bad": outcome.bad}
                     files = [spool_file(task.file, job.schema, outcome)]
@@ -268,12 +268,12 @@ class _Build:
         kept = self._kept(tasks)
         for entry in kept.values():
             self._count(entry)
-        todo = [task for task in tasks if task.file not in kept]
-        self._stage("writing", sum(len(task.rows) for task in todo))
+        missing = [task for task in tasks if task.file not in kept]
+        self._stage("writing", sum(len(task.rows) for task in missing))
         written = []
-        if todo:
+        if missing:
             (self.directory / MANIFEST).unlink(missing_ok=True)
-        with closing(self.engine.map(run, job, todo, self._progress)) as results:
+        with closing(self.engine.map(run, job, missing, self._progress)) as results:
             for _, outcome in results:
                 self.journal.note("shard", asdict(outcome))
                 self._count(outcome)
