@@ -138,6 +138,16 @@ def test_public_names_are_this_list() -> None:
         penstock.biuld  # noqa: B018
 
 
+def test_type_checkers_see_the_same_names() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if is_typing_block(node))
+    seen = {
+        alias.name: node.module for node in ast.walk(block) if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert seen == penstock._MODULES
+    assert sorted(seen) == PUBLIC
+
+
 @pytest.mark.parametrize("name", [name for name in PUBLIC if not name.startswith("_")])
 def test_public_names_are_documented(name: str) -> None:
     value = getattr(penstock, name)
