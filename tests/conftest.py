@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+# A shell that runs the tests in the background has them ignore Ctrl-C, and the processes that they start too: tests of
+# Ctrl-C need it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # TensorFlow reads these when it is first imported: no banner, no search for devices that are not there.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
