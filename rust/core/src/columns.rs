@@ -6,8 +6,7 @@ use crate::plan::{Dtype, Missing, Spec};
 
 /// Bytes with room for any element type: numbers lie aligned to eight bytes.
 ///
-/// A large buffer that is dropped is kept for the next column: new memory costs a page fault every few kilobytes, which is
-/// as much as filling it.
+/// A large buffer that is dropped is kept for the next column: new memory costs a page fault every few kilobytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Buffer {
     /// Numbers: whole words, and how many of their bytes count.

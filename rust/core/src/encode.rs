@@ -11,7 +11,7 @@ use crate::plan::{Dtype, Encoding, List, Missing, Plan, Spec};
 use crate::queue::in_order;
 use crate::wire::{put_varint, varint_length, write_varint};
 
-/// libdeflate's quickest level: within 6% of zlib's default size on radar data, at 13 times its speed.
+/// libdeflate's quickest level; docs/decisions.md says why.
 pub const ZLIB_LEVEL: i32 = 1;
 
 /// Records are encoded in pieces of about this many bytes of input: enough to be worth a thread, few enough for its cache.

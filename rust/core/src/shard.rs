@@ -54,7 +54,7 @@ pub fn scan(file: &Plain, compression: Compression, pulse: Pulse<'_>) -> Result<
         if at + HEADER as u64 > start + length as u64 {
             pulse(at)?;
             // Where records are large, only their headers are read.
-            let large = offsets.len() > 1 && at - offsets[offsets.len() - 2] > SMALL;
+            let large = offsets.len() > 1 && at - offsets[offsets.len() - 2] > SMALL / 4;
             let step = if large { HEADER } else { WINDOW } as u64;
             (start, length) = (at, step.min(left) as usize);
             file.read_into(&mut window, start, length as u64)?;
