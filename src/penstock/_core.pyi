@@ -8,6 +8,7 @@ from typing_extensions import Buffer
 
 __all__ = [
     "Feed",
+    "Images",
     "Index",
     "Plan",
     "Records",
@@ -111,6 +112,10 @@ class Feed:
     def __iter__(self) -> Feed: ...
     def __next__(self) -> dict[str, Any]: ...
     def close(self) -> None: ...
+
+@final
+class Images:
+    def __new__(cls, columns: dict[str, dict[str, Any]]) -> Images: ...
 
 @final
 class Writer:

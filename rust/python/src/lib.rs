@@ -3,7 +3,8 @@
 mod buffers;
 mod errors;
 mod feed;
-mod order;
+mod hash;
+mod image;
 mod peek;
 mod plan;
 mod records;
@@ -50,9 +51,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(masked_crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(peek::describe, module)?)?;
     module.add_function(wrap_pyfunction!(peek::first_records, module)?)?;
-    module.add_function(wrap_pyfunction!(order::hash_keys, module)?)?;
-    module.add_function(wrap_pyfunction!(order::hash_numbers, module)?)?;
-    module.add_function(wrap_pyfunction!(order::hash_records, module)?)?;
+    module.add_function(wrap_pyfunction!(hash::hash_keys, module)?)?;
+    module.add_function(wrap_pyfunction!(hash::hash_numbers, module)?)?;
+    module.add_function(wrap_pyfunction!(hash::hash_records, module)?)?;
     module.add_function(wrap_pyfunction!(shard::offsets_from_dali, module)?)?;
     module.add_function(wrap_pyfunction!(shard::salvage, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
@@ -62,6 +63,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<shard::Index>()?;
     module.add_class::<shard::Shard>()?;
     module.add_class::<feed::Feed>()?;
+    module.add_class::<image::Images>()?;
     module.add_class::<writer::Writer>()?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Hashes of keys and records, many at a time.
 
 use numpy::PyArray1;
-use penstock_core::order::Hasher;
+use penstock_core::hash::Hasher;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
