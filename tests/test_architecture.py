@@ -20,7 +20,7 @@ LAYERS: list[set[str]] = [
     {"errors", "dtypes", "_core"},
     {"values"},
     {"field"},
-    {"columns", "schema", "inference", "storage", "example", "tfds"},
+    {"columns", "schema", "inference", "storage", "example", "identity", "tfds"},
     {"moments", "subset"},
     {"records", "manifest"},
     {"splitting", "sources"},
@@ -39,8 +39,8 @@ PUBLIC = [
     "IgnoreExample", "Image", "IndexMismatchError", "Label", "Local", "MissingDependencyError", "NotFoundError",
     "PenstockError", "Quarantine", "Ragged", "RecordIndexError", "Records", "Schema", "SchemaError", "SequenceCodec",
     "Skip", "Splits", "StorageError", "TFRecord", "TFRecordReader", "TFRecordWriter", "Text", "__version__", "build",
-    "coco", "crc32c", "csv", "image_classification", "image_folder", "json", "jsonl", "masked_crc32c", "parquet",
-    "split", "splits", "table", "text_classification", "tfrecords", "voc_detection", "voc_segmentation",
+    "coco", "crc32c", "csv", "examples", "image_classification", "image_folder", "json", "jsonl", "masked_crc32c",
+    "parquet", "split", "splits", "table", "text_classification", "tfrecords", "voc_detection", "voc_segmentation",
 ]  # fmt: skip
 
 LONGEST_MODULE = 600  # lines; at 400, look whether it is two rooms

@@ -18,6 +18,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from tests.built import contents, examples, shard_counts
 
 from penstock.build.local import Local
 from penstock.build.options import Quarantine
@@ -26,38 +27,13 @@ from penstock.errors import BuildError, CorruptionError, ExampleError, SchemaErr
 from penstock.example import Array as ArrayOf
 from penstock.example import Example, IgnoreExample, Skip
 from penstock.field import Field
-from penstock.manifest import WORK, read_keys, read_manifest
+from penstock.manifest import WORK, read_manifest
 from penstock.records.codec import Codec
 from penstock.records.tfrecord import TFRecord, TFRecordReader
 from penstock.schema import Schema
 from penstock.splitting import split, splits
 
 ROWS = [{"__key__": f"k{n}", "x": n, "text": "a" * (n % 7)} for n in range(500)]
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    """All files of a dataset but the manifest's time of making."""
-    found = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
-    manifest = json.loads(found.pop("penstock.json"))
-    del manifest["made"]
-    return found | {"penstock.json": json.dumps(manifest).encode()}
-
-
-def examples(directory: Path, split: str = "train") -> dict[str, dict[str, Any]]:
-    """The examples of a split by key, in the order of their records."""
-    manifest = read_manifest(directory)
-    codec = Codec(manifest.schema)
-    found = {}
-    for shard in manifest.splits[split]:
-        reader = TFRecordReader(directory / shard.file)
-        assert len(reader) == shard.records
-        keys = read_keys(directory / shard.file)
-        found.update({key: codec.decode_example(record) for key, record in zip(keys, reader, strict=True)})
-    return found
-
-
-def shard_counts(directory: Path) -> dict[str, list[int]]:
-    return {name: [shard.records for shard in shards] for name, shards in read_manifest(directory).splits.items()}
 
 
 class Files:

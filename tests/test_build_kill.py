@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.built import contents
 
 from penstock.build.journal import Journal
 from penstock.build.local import Local
@@ -77,15 +78,6 @@ def finish(code: str, directory: Path) -> None:
     process = start(code, directory)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    """All files of a dataset; of the manifest all but when it was made."""
-    found = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
-    manifest = json.loads(found.pop("penstock.json"))
-    del manifest["made"]
-    assert not (directory / WORK).exists()
-    return found | {"penstock.json": json.dumps(manifest).encode()}
 
 
 @pytest.mark.parametrize(("code", "kills"), [(LISTED, 10), (STREAM, 5), (MANY, 5)], ids=["listed", "stream", "many"])

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .schema import Schema
     from .sources.catalog import csv, json, jsonl
     from .sources.coco import coco
+    from .sources.examples import examples
     from .sources.image_classification import image_classification
     from .sources.image_folder import image_folder
     from .sources.table import parquet, table
@@ -63,6 +64,7 @@ _HOMES = {
     "schema": "Schema",
     "sources.catalog": "csv json jsonl",
     "sources.coco": "coco",
+    "sources.examples": "examples",
     "sources.image_classification": "image_classification",
     "sources.image_folder": "image_folder",
     "sources.table": "parquet table",
@@ -110,6 +112,7 @@ __all__ = [
     "coco",
     "crc32c",
     "csv",
+    "examples",
     "image_classification",
     "image_folder",
     "json",

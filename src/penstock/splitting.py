@@ -183,6 +183,11 @@ class Rule:
             return _check_name(text.decode("utf-8", "replace"), where)
         return self.names[bisect_right(self.bounds, self.hash(text))]
 
+    def to_json(self) -> dict[str, Any]:
+        """What it says, plain."""
+        parts = {"kind": self.kind, "names": list(self.names), "seed": self.seed, "column": self.column}
+        return parts | {"bounds": list(map(str, self.bounds))}
+
     def hash(self, text: bytes) -> int:
         """A number below 2**64."""
         digest = hashlib.blake2b(text, digest_size=8, key=str(self.seed).encode(), person=_PERSON).digest()

@@ -7,7 +7,7 @@ the values of one field for all examples, where that is cheaper than loading eac
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,11 @@ class Subset:
         """The source's."""
         schema: Schema | None = getattr(self.source, "schema", None)
         return schema
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The source's: what decides its examples besides their keys, plain."""
+        return options_of(self.source)
 
     def key(self, index: int) -> str:
         """The key that the example has in the source."""
@@ -100,7 +105,7 @@ class _Columns(Mapping[str, Any]):
 class StreamSubset:
     """The examples of a stream that belong to one split. Each split is a pass; `Splits.together` is one for all."""
 
-    def __init__(self, source: Any, rule: Callable[[str, Any, str], str], name: str) -> None:
+    def __init__(self, source: Any, rule: Any, name: str) -> None:
         self.source = source
         self.rule = rule
         self.name = name
@@ -118,6 +123,11 @@ class StreamSubset:
 
     def __repr__(self) -> str:
         return f"StreamSubset({self.name!r})"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The rule, and the source's own: what decides the examples, plain."""
+        return {"rule": self.rule.to_json(), **options_of(self.source)}
 
 
 def view(source: Any, indices: Array) -> Subset:
@@ -138,6 +148,11 @@ def is_listed(source: Any) -> bool:
 
 def is_table(source: Any) -> bool:
     return isinstance(getattr(source, "columns", None), Mapping) and callable(getattr(source, "take", None))
+
+
+def options_of(source: Any) -> dict[str, Any]:
+    """What decides a source's examples besides their keys, as it says itself: plain, for a manifest."""
+    return dict(getattr(source, "options", None) or {})
 
 
 def key_of(source: Any, index: int) -> str:

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from .._core import crc32c, hash_keys
 from ..columns import Array, Bytes, Ragged
 from ..errors import SchemaError
 from ..example import Example
+from ..identity import code_digest, digest
 from ..schema import Schema
 from ..sources.files import stamp_of
 from ..sources.table import table
@@ -136,6 +138,7 @@ def parts_of(example: Any) -> Iterator[dict[str, Any]]:
     if isinstance(example, Mapping):
         yield {name: value for name, value in example.items() if name != KEY} if KEY in example else dict(example)
     elif hasattr(example, "load") and hasattr(example, "to_dict"):
+        example = copy(example)  # what is loaded goes when its record is made: the source keeps the light one
         example.load()
         for part in example.split() if hasattr(example, "split") else (example,):
             yield dict(part.to_dict())
@@ -146,29 +149,19 @@ def parts_of(example: Any) -> Iterator[dict[str, Any]]:
 def fingerprint(source: Any, keys: list[str] | int | None, ordered: bool) -> dict[str, Any]:
     """What tells two sources apart: the keys of a listed one, the bytes of a table, the code of a stream's function."""
     if keys is None:
-        source = getattr(source, "source", source)
+        while hasattr(source, "source"):
+            source = source.source
         name = getattr(source, "__qualname__", type(source).__qualname__)
-        return {"stream": name, "code": _digest(repr(_code(getattr(source, "__code__", None))).encode())}
+        return {"stream": name, "code": code_digest(source)}
     if isinstance(keys, int):
         found: dict[str, Any] = {"examples": keys}
     else:
         hashes = hash_keys(keys, 0, "")
-        found = {"examples": len(keys), "keys": _digest((hashes if ordered else np.sort(hashes)).tobytes())}
+        found = {"examples": len(keys), "keys": digest((hashes if ordered else np.sort(hashes)).tobytes())}
     if is_table(source):
         columns = getattr(source, "source", source).columns
         found["columns"] = {name: _column_checksum(column) for name, column in columns.items()}
     return found
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
-def _code(code: Any) -> Any:
-    """What a function does, as far as that can be read from its code: the same in every process."""
-    if hasattr(code, "co_code"):
-        return code.co_code, code.co_names, [_code(part) for part in code.co_consts]
-    return code if isinstance(code, (int, float, str, bytes)) else None
 
 
 def _column_checksum(column: Any) -> str | int | None:

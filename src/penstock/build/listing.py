@@ -16,7 +16,8 @@ from ..errors import SchemaError
 from ..records.codec import Codec
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
-from ..subset import is_listed
+from ..sources.examples import check_methods, code_of
+from ..subset import is_listed, options_of
 from .inputs import Inputs, fingerprint, hands_on_records, is_complete, open_stream, stream_key
 from .plan import count_shards, order_rows
 from .schemas import Named, infer_all, sample
@@ -43,6 +44,7 @@ class Split:
         if not is_listed(self.source):
             self.stream = open_stream(self.source)
             return
+        check_methods(self.source)
         inputs = Inputs(self.source)
         self.keys, self.known = inputs.keys(), inputs.schema
         if not len(inputs):
@@ -52,7 +54,9 @@ class Split:
     def fingerprint(self) -> dict[str, Any]:
         """What tells its source from others."""
         keys = self.keys if self.stream is None else None
-        return fingerprint(self.source, keys, ordered=self.order == "source")
+        found = fingerprint(self.source, keys, ordered=self.order == "source")
+        said = {"options": options_of(self.source), "code": code_of(self.source)}
+        return found | {name: value for name, value in said.items() if value}
 
     def multiplies(self) -> bool:
         """Whether one example may become many."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .catalog import csv, json, jsonl
 from .coco import coco
+from .examples import examples
 from .image_classification import image_classification
 from .image_folder import image_folder
 from .images import check_image
@@ -20,6 +21,7 @@ __all__ = [
     "check_image",
     "coco",
     "csv",
+    "examples",
     "image_classification",
     "image_folder",
     "json",

@@ -14,6 +14,7 @@ import numpy as np
 from ..columns import Array
 from ..errors import RecordIndexError, SchemaError, name_known
 from ..field import Field
+from ..identity import described
 from ..schema import Schema
 from .files import read_file, stamp_of, within
 from .images import check_image
@@ -132,6 +133,11 @@ class Loading:
         if not isinstance(result, Mapping) and not hasattr(result, "load"):
             raise SchemaError(f"expected a dict from load(), got {type(result).__name__}", self.place(index))
         return result
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What tells the loading from another one."""
+        return {} if self.load is None else {"load": described(self.load, "load")}
 
     def column(self, name: str) -> Any:
         """The values of a column of the rows, None where they would have to be loaded."""

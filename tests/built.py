@@ -1,0 +1,38 @@
+"""What tests ask of a dataset that was built."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from penstock.manifest import WORK, read_keys, read_manifest
+from penstock.records.codec import Codec
+from penstock.records.tfrecord import TFRecordReader
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """All files of a dataset; of the manifest all but when it was made."""
+    found = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+    manifest = json.loads(found.pop("penstock.json"))
+    del manifest["made"]
+    assert not (directory / WORK).exists()
+    return found | {"penstock.json": json.dumps(manifest).encode()}
+
+
+def examples(directory: Path, split: str = "train") -> dict[str, dict[str, Any]]:
+    """The examples of a split by key, in the order of their records."""
+    manifest = read_manifest(directory)
+    codec = Codec(manifest.schema)
+    found = {}
+    for shard in manifest.splits[split]:
+        reader = TFRecordReader(directory / shard.file)
+        assert len(reader) == shard.records
+        keys = read_keys(directory / shard.file)
+        found.update({key: codec.decode_example(record) for key, record in zip(keys, reader, strict=True)})
+    return found
+
+
+def shard_counts(directory: Path) -> dict[str, list[int]]:
+    """How many records each shard of each split has."""
+    return {name: [shard.records for shard in shards] for name, shards in read_manifest(directory).splits.items()}
