@@ -3,29 +3,20 @@
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use crate::error::{Error, Kind, Result};
 use crate::file::{checksum, Plain, Pulse, WINDOW};
 use crate::frames::{self, Frames, HEADER, OVERHEAD};
+use crate::held::Held;
 use crate::index::Index;
 use crate::inflate::{read_error, Compression, FrameStream};
 
 /// A compressed shard is inflated into memory for random access, up to this size.
 pub const MAX_INFLATED: u64 = 1 << 30;
 
-/// A shard that is read at random is held in memory, as long as all that a process holds is not more than this.
-pub const MAX_HELD: u64 = 512 << 20;
-
-/// It is held once this part of it has been read in small pieces: reading it whole then costs less than going on.
-const HOLD_AFTER: u64 = 8;
-
-/// What counts as a small piece: a system call costs more than copying it.
-const SMALL: u64 = 1 << 16;
-
-/// What this process holds.
-static HELD: AtomicU64 = AtomicU64::new(0);
+/// Where records are larger than this, only their headers are read.
+const LARGE: u64 = 1 << 14;
 
 /// Finds every frame by its header alone: both length and length CRC are checked, the data is not read.
 pub fn scan(file: &Plain, compression: Compression, pulse: Pulse<'_>) -> Result<Vec<u64>> {
@@ -53,8 +44,7 @@ pub fn scan(file: &Plain, compression: Compression, pulse: Pulse<'_>) -> Result<
         }
         if at + HEADER as u64 > start + length as u64 {
             pulse(at)?;
-            // Where records are large, only their headers are read.
-            let large = offsets.len() > 1 && at - offsets[offsets.len() - 2] > SMALL / 4;
+            let large = offsets.len() > 1 && at - offsets[offsets.len() - 2] > LARGE;
             let step = if large { HEADER } else { WINDOW } as u64;
             (start, length) = (at, step.min(left) as usize);
             file.read_into(&mut window, start, length as u64)?;
@@ -97,13 +87,10 @@ pub enum Sidecar {
 /// A shard with the offsets of its records.
 #[derive(Debug)]
 pub struct Shard {
-    file: Plain,
+    file: Held,
     compression: Compression,
     offsets: Vec<u64>,
-    /// The inflated shard, or the held one.
-    content: OnceLock<Result<Vec<u8>>>,
-    /// Bytes read in small pieces so far; more than the shard has, once it is decided whether to hold it.
-    read_small: AtomicU64,
+    inflated: OnceLock<Result<Vec<u8>>>,
 }
 
 impl Shard {
@@ -116,7 +103,7 @@ impl Shard {
             Sidecar::Try(index) if fit(&file, compression, &index).is_ok() => index.offsets,
             Sidecar::Try(_) | Sidecar::Ignore => scan(&file, compression, pulse)?,
         };
-        Ok(Shard { file, compression, offsets, content: OnceLock::new(), read_small: AtomicU64::new(0) })
+        Ok(Shard { file: Held::new(file), compression, offsets, inflated: OnceLock::new() })
     }
 
     /// How many records.
@@ -136,7 +123,7 @@ impl Shard {
 
     /// The file.
     pub fn file(&self) -> &Plain {
-        &self.file
+        self.file.file()
     }
 
     /// Where each frame begins, and where the last one ends.
@@ -146,7 +133,7 @@ impl Shard {
 
     /// Whether reading needs no system call.
     pub fn is_in_memory(&self) -> bool {
-        matches!(self.content.get(), Some(Ok(_)))
+        self.file.is_in_memory() || matches!(self.inflated.get(), Some(Ok(_)))
     }
 
     /// Checks that a record exists.
@@ -155,14 +142,14 @@ impl Shard {
             return Ok(());
         }
         let message = format!("expected a record number below {}, got {record}", self.len());
-        Err(Error::new(Kind::OutOfRange, message).in_file(self.file.path()))
+        Err(Error::new(Kind::OutOfRange, message).in_file(self.file().path()))
     }
 
     /// Adds the file, and the offset of the record that the error names.
     pub fn place(&self, error: Error) -> Error {
         let offset = error.record().and_then(|record| self.offsets.get(record as usize).copied());
         let error = offset.into_iter().fold(error, Error::at_offset);
-        advise(error.in_file(self.file.path()))
+        advise(error.in_file(self.file().path()))
     }
 
     /// The frames of consecutive records, unchecked, in `buffer` or in the inflated shard.
@@ -172,55 +159,25 @@ impl Shard {
         }
         self.check(records.end - 1)?;
         let (start, end) = (self.offsets[records.start], self.offsets[records.end]);
-        let content = match self.compression {
-            Compression::None => self.held(end - start),
-            _ => Some(self.content.get_or_init(|| self.inflate()).as_ref().map_err(Clone::clone)?),
-        };
-        match content.map(|content| content.get(start as usize..end as usize)) {
-            None => self.file.read_into(buffer, start, end - start),
-            Some(Some(frames)) => Ok(frames),
-            Some(None) => {
-                let error = Error::corrupt("expected the records that the index names, got fewer");
-                Err(self.place(error.in_record(records.start as u64)))
-            }
+        if self.compression == Compression::None {
+            return self.file.read(start, end - start, buffer);
         }
-    }
-
-    /// The whole shard, if it is held; it is from when `length` more bytes make it worth it.
-    fn held(&self, length: u64) -> Option<&Vec<u8>> {
-        if let Some(Ok(content)) = self.content.get() {
-            return Some(content);
-        }
-        let size = self.file.size();
-        if length > SMALL || self.read_small.fetch_add(length, Ordering::Relaxed) < size / HOLD_AFTER {
-            return None;
-        }
-        // One thread tries, once; the others read on as before.
-        let tried = self.read_small.swap(1 << 62, Ordering::Relaxed) >= 1 << 62;
-        if tried || HELD.fetch_add(size, Ordering::Relaxed) + size > MAX_HELD {
-            if !tried {
-                HELD.fetch_sub(size, Ordering::Relaxed);
-            }
-            return None;
-        }
-        let mut content = Vec::new();
-        let whole = self.file.read_into(&mut content, 0, size).is_ok();
-        if !whole || self.content.set(Ok(content)).is_err() {
-            HELD.fetch_sub(size, Ordering::Relaxed);
-            return None;
-        }
-        self.content.get()?.as_ref().ok()
+        let inflated = self.inflated.get_or_init(|| self.inflate()).as_ref().map_err(Clone::clone)?;
+        inflated.get(start as usize..end as usize).ok_or_else(|| {
+            let error = Error::corrupt("expected the records that the index names, got fewer");
+            self.place(error.in_record(records.start as u64))
+        })
     }
 
     fn inflate(&self) -> Result<Vec<u8>> {
         let mut out = Vec::new();
-        let mut stream = self.file.stream(self.compression).take(MAX_INFLATED + 1);
-        stream.read_to_end(&mut out).map_err(|error| read_error(&error).in_file(self.file.path()))?;
+        let mut stream = self.file().stream(self.compression).take(MAX_INFLATED + 1);
+        stream.read_to_end(&mut out).map_err(|error| read_error(&error).in_file(self.file().path()))?;
         if out.len() as u64 > MAX_INFLATED {
             let message =
                 format!("expected a compressed shard of at most {MAX_INFLATED} bytes once inflated, got more");
             let advice = "Read it in order, or rewrite it in smaller or uncompressed shards.";
-            return Err(Error::usage(message).advise(advice).in_file(self.file.path()));
+            return Err(Error::usage(message).advise(advice).in_file(self.file().path()));
         }
         Ok(out)
     }
@@ -262,17 +219,9 @@ impl Shard {
 
     /// An index of this shard: the whole file is read once for its checksum.
     pub fn index(&self, pulse: Pulse<'_>) -> Result<Index> {
-        let shard_crc32c = checksum(&self.file, pulse)?;
+        let shard_crc32c = checksum(self.file(), pulse)?;
         let Shard { compression, offsets, .. } = self;
-        Ok(Index { compression: *compression, shard_size: self.file.size(), shard_crc32c, offsets: offsets.clone() })
-    }
-}
-
-impl Drop for Shard {
-    fn drop(&mut self) {
-        if let (Compression::None, Some(Ok(content))) = (self.compression, self.content.get()) {
-            HELD.fetch_sub(content.len() as u64, Ordering::Relaxed);
-        }
+        Ok(Index { compression: *compression, shard_size: self.file().size(), shard_crc32c, offsets: offsets.clone() })
     }
 }
 
@@ -353,21 +302,18 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_read_at_random_is_held_and_let_go() {
+    fn a_shard_read_at_random_is_held_and_one_read_in_order_is_not() {
         let records: Vec<Vec<u8>> = (0..2000u32).map(|i| i.to_le_bytes().repeat(10)).collect();
         let slices: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
         let (_folder, path) = written(&slices);
-        let shard = open(&path).unwrap();
+        let (shard, streamed) = (open(&path).unwrap(), open(&path).unwrap());
         let mut buffer = Vec::new();
-        for number in 0..6000usize {
-            let record = number * 7919 % 2000;
+        for record in (0..6000usize).map(|number| number * 7919 % 2000) {
             assert_eq!(shard.read(record, &mut buffer).unwrap(), records[record]);
-            assert_eq!(shard.content.get().is_some(), number >= 250, "after {number} reads");
         }
-        assert!(HELD.load(Ordering::Relaxed) >= shard.file.size());
-        let streamed = open(&path).unwrap();
+        assert!(shard.is_in_memory());
         streamed.read_many(&(0..2000).collect::<Vec<_>>()).unwrap();
-        assert!(streamed.content.get().is_none(), "a shard read in order is not held");
+        assert!(!streamed.is_in_memory());
     }
 
     #[test]

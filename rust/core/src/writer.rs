@@ -1,45 +1,23 @@
 //! Writing a shard: under a temporary name, then published whole by a rename.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::write::{GzEncoder, ZlibEncoder};
 
-use crate::crc;
 use crate::error::{Error, Result};
 use crate::frames::{self, Frames, OVERHEAD};
 use crate::index::Index;
 use crate::inflate::Compression;
+use crate::publish::{closed, failed, Unpublished};
 
 /// Small records are gathered up to this size before they are written.
 const BUFFER: usize = 1 << 20;
 
-/// The file, with the size and CRC of what went into it.
-struct Counted {
-    file: File,
-    size: u64,
-    crc: u32,
-}
-
-impl Write for Counted {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.file.write(bytes)?;
-        self.size += count as u64;
-        self.crc = crc::append(self.crc, &bytes[..count]);
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
 enum Sink {
-    Plain(Counted),
-    Gzip(GzEncoder<Counted>),
-    Zlib(ZlibEncoder<Counted>),
+    Plain(Unpublished),
+    Gzip(GzEncoder<Unpublished>),
+    Zlib(ZlibEncoder<Unpublished>),
 }
 
 impl Sink {
@@ -51,7 +29,7 @@ impl Sink {
         }
     }
 
-    fn finish(self) -> io::Result<Counted> {
+    fn finish(self) -> io::Result<Unpublished> {
         match self {
             Sink::Plain(file) => Ok(file),
             Sink::Gzip(encoder) => encoder.finish(),
@@ -63,7 +41,6 @@ impl Sink {
 /// A shard that is being written.
 pub struct Writer {
     path: PathBuf,
-    temporary: PathBuf,
     /// Compressed only from the first byte on: a gzip member is never empty.
     sink: Option<Sink>,
     compression: Compression,
@@ -72,25 +49,14 @@ pub struct Writer {
     offsets: Vec<u64>,
 }
 
-/// A name that no other writer uses, beside the shard.
-fn temporary_name(path: &Path) -> PathBuf {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{}-{number}.partial", std::process::id()))
-}
-
 impl Writer {
     /// Begins a shard; nothing is seen at `path` until [`Writer::finish`].
     pub fn create(path: &Path, compression: Compression, level: u32) -> Result<Writer> {
         if level > 9 {
             return Err(Error::usage(format!("expected a compression level from 0 to 9, got {level}")));
         }
-        let temporary = temporary_name(path);
-        let file = File::options().write(true).create_new(true).open(&temporary);
-        let file = file.map_err(|error| Error::io("creating the shard failed", &error).in_file(path))?;
-        let sink = Some(Sink::Plain(Counted { file, size: 0, crc: 0 }));
-        Ok(Writer { path: path.into(), temporary, sink, compression, level, pending: Vec::new(), offsets: vec![0] })
+        let sink = Some(Sink::Plain(Unpublished::create(path)?));
+        Ok(Writer { path: path.into(), sink, compression, level, pending: Vec::new(), offsets: vec![0] })
     }
 
     /// How many records so far.
@@ -139,7 +105,7 @@ impl Writer {
     fn check_open(&self) -> Result<()> {
         match self.sink {
             Some(_) => Ok(()),
-            None => Err(Error::usage("expected an open shard, got one that is closed or failed").in_file(&self.path)),
+            None => Err(closed(&self.path)),
         }
     }
 
@@ -156,69 +122,26 @@ impl Writer {
             (None, _) => return self.check_open(),
         };
         // A shard that failed to take bytes stays closed: going on would leave a hole.
-        sink.write_all(bytes).map_err(|error| self.failed(&error))?;
+        sink.write_all(bytes).map_err(|error| failed(&self.path, &error))?;
         self.sink = Some(sink);
         Ok(())
-    }
-
-    fn failed(&self, error: &io::Error) -> Error {
-        Error::io("writing the shard failed", error).in_file(&self.path)
     }
 
     /// Publishes the shard under its name; with `sync`, only once it is on the disk. Returns its index.
     pub fn finish(&mut self, sync: bool) -> Result<Index> {
         self.flush()?;
-        let Some(sink) = self.sink.take() else { return Err(Error::usage("expected an open shard")) };
-        let counted = sink.finish().map_err(|error| self.failed(&error))?;
-        if sync {
-            counted.file.sync_all().map_err(|error| self.failed(&error))?;
-        }
-        std::fs::rename(&self.temporary, &self.path).map_err(|error| self.failed(&error))?;
-        if sync {
-            sync_folder(&self.path).map_err(|error| self.failed(&error))?;
-        }
-        let (shard_size, shard_crc32c) = (counted.size, counted.crc);
+        let Some(sink) = self.sink.take() else { return Err(closed(&self.path)) };
+        let written = sink.finish().and_then(|file| file.publish(sync));
+        let (shard_size, shard_crc32c) = written.map_err(|error| failed(&self.path, &error))?;
         let compression = if self.is_empty() { Compression::None } else { self.compression };
         Ok(Index { compression, shard_size, shard_crc32c, offsets: std::mem::take(&mut self.offsets) })
     }
-
-    /// Removes what was written; nothing is published.
-    pub fn abandon(&mut self) {
-        if self.sink.take().is_some() || self.temporary.exists() {
-            // There may be nothing to remove any more; then there is nothing to do.
-            let _ = std::fs::remove_file(&self.temporary);
-        }
-    }
-}
-
-/// Makes a rename survive a power cut, where folders can be synced.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    if cfg!(unix) {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()?;
-    }
-    Ok(())
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        self.abandon();
-    }
-}
-
-/// Writes a small file whole: under a temporary name, then renamed.
-pub fn publish(path: &Path, bytes: &[u8]) -> Result<()> {
-    let temporary = temporary_name(path);
-    std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path)).map_err(|error| {
-        // The first error is the one to tell.
-        let _ = std::fs::remove_file(&temporary);
-        Error::io("writing failed", &error).in_file(path)
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crc;
     use crate::shard::{Shard, Sidecar};
 
     #[test]

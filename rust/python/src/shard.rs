@@ -10,8 +10,8 @@ use penstock_core::example::walk;
 use penstock_core::feed::{self, Options};
 use penstock_core::file::Plain;
 use penstock_core::index;
+use penstock_core::publish::publish;
 use penstock_core::shard::{self, Sidecar};
-use penstock_core::writer::publish;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 

@@ -1,0 +1,101 @@
+//! Files that are seen under their name whole or not at all: written beside it, then renamed.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::crc;
+use crate::error::{Error, Result};
+
+/// A name that no other writer uses, beside the file.
+fn temporary_name(path: &Path) -> PathBuf {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}-{number}.partial", std::process::id()))
+}
+
+/// A file that is not published yet, with the size and CRC of what went into it.
+pub struct Unpublished {
+    path: PathBuf,
+    temporary: PathBuf,
+    file: File,
+    size: u64,
+    crc: u32,
+    published: bool,
+}
+
+impl Unpublished {
+    /// Begins a file; nothing is seen at `path` until [`Unpublished::publish`].
+    pub fn create(path: &Path) -> Result<Unpublished> {
+        let temporary = temporary_name(path);
+        let file = File::options().write(true).create_new(true).open(&temporary);
+        let file = file.map_err(|error| Error::io("creating the shard failed", &error).in_file(path))?;
+        Ok(Unpublished { path: path.into(), temporary, file, size: 0, crc: 0, published: false })
+    }
+
+    /// Gives the file its name; with `sync`, only once it is on the disk. Returns its size and its CRC-32C.
+    pub fn publish(mut self, sync: bool) -> io::Result<(u64, u32)> {
+        if sync {
+            self.file.sync_all()?;
+        }
+        std::fs::rename(&self.temporary, &self.path)?;
+        self.published = true;
+        if sync {
+            sync_folder(&self.path)?;
+        }
+        Ok((self.size, self.crc))
+    }
+}
+
+impl Write for Unpublished {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.size += count as u64;
+        self.crc = crc::append(self.crc, &bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Unpublished {
+    fn drop(&mut self) {
+        if !self.published {
+            // There may be nothing to remove any more; then there is nothing to do.
+            let _ = std::fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+/// The error for a shard that could not be written.
+pub(crate) fn failed(path: &Path, error: &io::Error) -> Error {
+    Error::io("writing the shard failed", error).in_file(path)
+}
+
+/// The error for a shard that takes no more records.
+pub(crate) fn closed(path: &Path) -> Error {
+    Error::usage("expected an open shard, got one that is closed or failed").in_file(path)
+}
+
+/// Makes a rename survive a power cut, where folders can be synced.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    if cfg!(unix) {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Writes a small file whole: under a temporary name, then renamed.
+pub fn publish(path: &Path, bytes: &[u8]) -> Result<()> {
+    let temporary = temporary_name(path);
+    std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path)).map_err(|error| {
+        // The first error is the one to tell.
+        let _ = std::fs::remove_file(&temporary);
+        Error::io("writing failed", &error).in_file(path)
+    })
+}
