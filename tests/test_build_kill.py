@@ -160,7 +160,7 @@ def test_only_what_is_missing_is_done_again(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt, match=r"stopped: \d finished shards are kept. Build again to go on"):
         build(source, tmp_path / "toy", **options)
     assert not (tmp_path / "toy" / "penstock.json").exists()
-    finished = len(list((tmp_path / "toy").glob("*.keys")))
+    finished = len(list((tmp_path / "toy" / WORK).glob("*.keys")))
     assert 0 < finished < 10
     source.broken = False
     loaded.clear()
@@ -185,7 +185,7 @@ def test_a_finished_shard_that_was_changed_is_written_again(tmp_path: Path) -> N
     options: dict[str, Any] = {"shards": 10, "workers": 1, "order": "source", "schema": {"x": "int64"}}
     with pytest.raises(BuildError, match="gone"):
         build(source, tmp_path / "toy", **options)
-    first, second, third, *_ = sorted(path for path in (tmp_path / "toy").glob("*-of-00010"))
+    first, second, third, *_ = sorted(path for path in (tmp_path / "toy" / WORK).glob("*-of-00010"))
     data = bytearray(first.read_bytes())
     data[20] ^= 1
     first.write_bytes(data)
@@ -266,6 +266,89 @@ def test_two_builds_into_one_directory(tmp_path: Path) -> None:
     build(rows, tmp_path / "toy")
 
 
+class Numbers:
+    """Numbers that are stamped by what they are, of which one may be broken."""
+
+    def __init__(self, factor: int, broken: int = -1) -> None:
+        self.factor = factor
+        self.broken = broken
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, number: int) -> dict[str, int]:
+        if number == self.broken:
+            raise OSError("broken")
+        return {"x": number * self.factor}
+
+    def stamp(self, number: int) -> str:
+        return f"{number * self.factor}"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_rebuild_that_fails_leaves_the_dataset_as_it_was(tmp_path: Path, overwrite: bool) -> None:
+    options: dict[str, Any] = {"shards": 4, "schema": {"x": "int64"}, "order": "source", "workers": 1}
+    build(Numbers(1), tmp_path / "toy", **options)
+    before = contents(tmp_path / "toy")
+    with pytest.raises(BuildError, match="broken"):
+        build(Numbers(2, broken=35), tmp_path / "toy", overwrite=overwrite, **options)
+    shutil.copytree(tmp_path / "toy", tmp_path / "seen", ignore=shutil.ignore_patterns(WORK))
+    assert contents(tmp_path / "seen") == before
+    built = build(Numbers(2), tmp_path / "toy", **options)
+    assert (built.kept, built.written) == (3, 1)
+    build(Numbers(2), tmp_path / "other" / "toy", **options)
+    assert contents(tmp_path / "toy") == contents(tmp_path / "other" / "toy")
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the same build", "another build"])
+def test_cut_off_at_any_step_of_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool) -> None:
+    """Three shards of four are replaced: what can be read is the old dataset or the new one, or there is none."""
+    options: dict[str, Any] = {"shards": 4, "schema": {"x": "int64"}, "workers": 1}
+    build(Numbers(1), tmp_path / "old" / "toy", **options)
+    build(Numbers(2), tmp_path / "new" / "toy", **options)
+    old, new = contents(tmp_path / "old" / "toy"), contents(tmp_path / "new" / "toy")
+    replaced, real = 4 * 3, os.replace
+    for step in range(replaced + 1):
+        directory = tmp_path / f"{step}" / "toy"
+        shutil.copytree(tmp_path / "old" / "toy", directory)
+        moves = iter(range(replaced + 1))
+
+        def replace(source: Any, target: Any, step: int = step, moves: Any = moves) -> None:
+            moved_in = Path(source).parent.name == WORK and Path(target).parent.name != WORK
+            if (moved_in or Path(target).name == "penstock.json") and next(moves) == step:
+                raise KeyboardInterrupt
+            real(source, target)
+
+        monkeypatch.setattr(os, "replace", replace)
+        with pytest.raises(KeyboardInterrupt):
+            build(Numbers(2), directory, **options)
+        monkeypatch.setattr(os, "replace", real)
+        assert not (directory / "penstock.json").exists()
+        if same:
+            assert build(Numbers(2), directory, **options).written == 0
+        else:
+            with pytest.raises(BuildError, match="bring this dataset up to date, got another one: options seed was 0"):
+                build(Numbers(2), directory, seed=3, **options)
+        assert contents(directory) == new
+    assert old != new
+
+
+def test_a_dataset_stays_until_the_next_one_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards of other names need no room made for them: then there is a dataset at every moment."""
+    build(Numbers(1), tmp_path / "toy", shards=4)
+    real, seen = os.replace, []
+
+    def replace(source: Any, target: Any) -> None:
+        seen.append((tmp_path / "toy" / "penstock.json").exists())
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    build(Numbers(1), tmp_path / "toy", shards=3, overwrite=True)
+    assert len(seen) >= 9
+    assert all(seen)
+    assert len(read_manifest(tmp_path / "toy").splits["train"]) == 3
+
+
 def test_leftovers_are_swept_and_other_files_left_alone(tmp_path: Path) -> None:
     rows = [{"x": number} for number in range(20)]
     directory = tmp_path / "toy"
@@ -317,7 +400,7 @@ def test_a_full_disk_is_an_error_and_the_build_goes_on_with_more_room(
     with pytest.raises(OSError, match="No space left on device"):
         build(rows, small_disk / "toy", **options)
     assert not (small_disk / "toy" / "penstock.json").exists()
-    finished = len(list((small_disk / "toy").glob("*.keys")))
+    finished = len(list((small_disk / "toy" / WORK).glob("*.keys")))
     assert finished > 0
     ballast.unlink()
     built = build(rows, small_disk / "toy", **options)

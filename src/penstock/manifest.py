@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import CorruptionError, NotFoundError
+from .records.index import SUFFIX as INDEX
 from .schema import Schema
 from .storage import publish
 
@@ -148,6 +149,11 @@ def shard_file(name: str, split: str, suffix: str, number: int, count: int) -> s
 def shard_pattern(name: str) -> re.Pattern[str]:
     """What the names of a dataset's shards match, and those of the files beside them."""
     return re.compile(re.escape(name) + r"-[\w-]+\.tfrecord-\d{5,}-of-\d{5,}(\.index|\.keys)?")
+
+
+def shard_files(file: str) -> tuple[str, ...]:
+    """A shard's file, and those beside it."""
+    return (file, file + INDEX, file + KEYS_SUFFIX)
 
 
 def hashes_path(path: Path) -> Path:

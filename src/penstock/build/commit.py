@@ -1,10 +1,10 @@
-"""The end of a build: content that stands in two splits, the quarantine, the manifest; and what is left over goes."""
+"""The end of a build: content that stands in two splits; shards are moved in, published, and what is left over goes."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
-import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,21 +16,20 @@ import numpy as np
 from .._core import hash_records
 from ..columns import Array
 from ..manifest import (
-    KEYS_SUFFIX,
     MANIFEST,
     WORK,
     Manifest,
     ShardEntry,
     hashes_path,
     read_keys,
+    shard_files,
     shard_pattern,
     write_manifest,
 )
 from ..records import __version__
-from ..records.index import sidecar_path
 from ..records.tfrecord import TFRecordReader
 from ..schema import Schema
-from ..storage import publish
+from ..storage import publish, sync_folder
 from .encoder import Outcome
 
 QUARANTINE = "quarantine.jsonl"
@@ -48,11 +47,11 @@ class Leak:
         return " = ".join(f"{split}[{key!r}]" for split, key in self.places)
 
 
-def find_leaks(directory: Path, splits: Mapping[str, list[str]]) -> tuple[int, list[Leak]]:
-    """How many contents stand in more than one split, and some of them. `splits` has the files of each."""
+def find_leaks(splits: Mapping[str, list[Path]]) -> tuple[int, list[Leak]]:
+    """How many contents stand in more than one split, and some of them. `splits` has the shards of each."""
     if len(splits) < 2:
         return 0, []
-    parts = [(split, file, _hashes(directory / file)) for split, files in splits.items() for file in files]
+    parts = [(split, path, _hashes(path)) for split, paths in splits.items() for path in paths]
     names = list(splits)
     split_of = np.concatenate([np.full(len(hashes), names.index(split)) for split, _, hashes in parts])
     part_of = np.concatenate([np.full(len(hashes), at) for at, (_, _, hashes) in enumerate(parts)])
@@ -66,7 +65,7 @@ def find_leaks(directory: Path, splits: Mapping[str, list[str]]) -> tuple[int, l
         at = order[np.searchsorted(ranked, content) : np.searchsorted(ranked, content, side="right")]
         _, first = np.unique(split_of[at], return_index=True)
         places = [(parts[part_of[n]], int(row_of[n])) for n in at[first]]
-        leaks.append(Leak(tuple((split, read_keys(directory / file)[row]) for (split, file, _), row in places)))
+        leaks.append(Leak(tuple((split, read_keys(path)[row]) for (split, path, _), row in places)))
     return len(crossing), leaks
 
 
@@ -80,17 +79,35 @@ def _hashes(path: Path) -> Array:
         return np.concatenate([np.empty(0, np.uint64), *(hash_records(reader[at : at + STEP]) for at in steps)])
 
 
-def publish_dataset(
-    directory: Path, name: str, begun: dict[str, Any], schema: Schema, outcomes: list[Outcome], found: dict[str, Any]
+def describe_dataset(
+    name: str, begun: dict[str, Any], schema: Schema, outcomes: list[Outcome], found: dict[str, Any]
 ) -> Manifest:
-    """Write the manifest: from here on, there is a dataset."""
+    """The manifest of what was built."""
     splits: dict[str, list[ShardEntry]] = {}
     for done in outcomes:
         entry = ShardEntry(done.file, done.records, done.bytes, done.crc32c, done.inputs)
         splits.setdefault(done.split, []).append(entry)
     made = {"penstock": __version__, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     frozen = {split: tuple(entries) for split, entries in splits.items()}
-    manifest = Manifest(name, schema, frozen, begun["options"], begun["source"], found, made)
+    return Manifest(name, schema, frozen, begun["options"], begun["source"], found, made)
+
+
+def publish_dataset(directory: Path, commit: dict[str, Any]) -> Manifest:
+    """Move finished shards in, and write the manifest: from here on, there is a dataset.
+
+    Where a shard takes the place of another, the manifest of the dataset before goes first. Done again after it was cut
+    off, this ends with the same files; `commit` is what the journal keeps for that.
+    """
+    manifest = Manifest.from_json(commit["manifest"], str(directory))
+    names = [name for file in commit["staged"] for name in shard_files(file)]
+    moves = [(directory / WORK / name, directory / name) for name in names if (directory / WORK / name).exists()]
+    if any(target.exists() for _, target in moves):
+        (directory / MANIFEST).unlink(missing_ok=True)
+        sync_folder(directory)
+    for source, target in moves:
+        os.replace(source, target)
+    sync_folder(directory)
+    write_quarantine(directory, commit["quarantine"])
     write_manifest(directory, manifest)
     return manifest
 
@@ -112,13 +129,11 @@ def sweep_temporary(directory: Path, name: str) -> None:
             path.unlink(missing_ok=True)
 
 
-def sweep(directory: Path, manifest: Manifest) -> None:
-    """Remove all that is no part of the dataset: shards of another count, and the folder of the build."""
+def sweep_shards(directory: Path, manifest: Manifest) -> None:
+    """Remove shards that are no part of the dataset: those of another count."""
     sweep_temporary(directory, manifest.name)
-    files = {directory / shard.file for shards in manifest.splits.values() for shard in shards}
-    kept = files | {sidecar_path(path) for path in files} | {path.with_name(path.name + KEYS_SUFFIX) for path in files}
+    kept = {name for shards in manifest.splits.values() for shard in shards for name in shard_files(shard.file)}
     pattern = shard_pattern(manifest.name)
     for path in directory.iterdir():
-        if pattern.fullmatch(path.name) and path not in kept:
+        if pattern.fullmatch(path.name) and path.name not in kept:
             path.unlink()
-    shutil.rmtree(directory / WORK)

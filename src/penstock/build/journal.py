@@ -23,6 +23,7 @@ class Journal:
     spool   records that wait to be cut into shards
     plan    the schema, and how many shards; shards before it are void
     shard   a finished shard
+    commit  all shards are finished; what is left is to move them in and to publish them
 
     A line that was cut off by a crash is as if it had not been written.
     """
@@ -32,6 +33,7 @@ class Journal:
         self.plan: dict[str, Any] | None = None
         self.spools: dict[str, dict[str, Any]] = {}
         self.shards: dict[str, dict[str, Any]] = {}
+        self.commit: dict[str, Any] | None = None
         self._folder = folder
         self._new = [each for each in (folder, folder.parent) if not each.exists()]
         self._lock = _lock(folder / LOCK)
@@ -61,7 +63,9 @@ class Journal:
 
     def _take(self, kind: str, content: dict[str, Any]) -> None:
         if kind == "begin":
-            self.begun, self.plan, self.spools, self.shards = content, None, {}, {}
+            self.begun = content
+        elif kind == "commit":
+            self.commit = content
         elif kind == "plan":
             self.plan, self.shards = content, {}
         else:
@@ -69,8 +73,17 @@ class Journal:
 
     def begin(self, content: dict[str, Any]) -> None:
         """Forget what was done before."""
-        self._file.truncate(0)
+        self.forget()
         self.note("begin", content)
+
+    def forget(self) -> None:
+        """Be as if nothing had been begun: what was made so far goes too."""
+        self._file.truncate(0)
+        for path in self._folder.iterdir():
+            if path.name not in (JOURNAL, LOCK):
+                path.unlink()
+        self.begun = self.plan = self.commit = None
+        self.spools, self.shards = {}, {}
 
     def note(self, kind: str, content: dict[str, Any]) -> None:
         """Add a line; it is on the disk when this returns."""
@@ -85,7 +98,7 @@ class Journal:
         if self.begun is None:
             for name in (JOURNAL, LOCK):
                 (self._folder / name).unlink(missing_ok=True)
-            for folder in self._new:
+            for folder in dict.fromkeys([self._folder, *self._new]):
                 if not any(folder.iterdir()):
                     folder.rmdir()
         os.close(self._lock)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BuildError, NotFoundError
-from ..manifest import KEYS_SUFFIX, Manifest, read_manifest, shard_pattern
+from ..manifest import Manifest, read_manifest, shard_files, shard_pattern
 from ..records.check import checksum
 from ..records.codec import default_threads
-from ..records.index import sidecar_path
+from .commit import publish_dataset, sweep_shards
 from .journal import Journal
 
 ANEW = "Build into another directory, or pass overwrite=True (--overwrite) to build this one anew"
@@ -22,6 +22,10 @@ def begin(directory: Path, name: str, journal: Journal, begun: dict[str, Any], o
 
     A build that differs from the one that was begun here, or that stands here, is an error that says in what.
     """
+    if journal.commit is not None:  # it was cut off at the very end: first, that dataset is finished
+        sweep_shards(directory, publish_dataset(directory, journal.commit))
+        if journal.begun != begun:
+            journal.forget()
     if overwrite:
         journal.begin(begun)
         return None
@@ -92,9 +96,10 @@ def whole_files(directory: Path, entries: Iterable[dict[str, Any]]) -> set[str]:
 
 
 def _is_whole(path: Path, entry: dict[str, Any]) -> bool:
-    beside = (sidecar_path(path), path.with_name(path.name + KEYS_SUFFIX))
     try:
-        fits = path.stat().st_size == entry["bytes"] and all(other.exists() for other in beside)
+        fits = path.stat().st_size == entry["bytes"] and all(
+            path.with_name(name).exists() for name in shard_files(path.name)
+        )
         return fits and checksum(path) == entry["crc32c"]
     except OSError:
         return False

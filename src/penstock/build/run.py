@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import BuildError, SchemaError
-from ..manifest import MANIFEST, WORK, Manifest, dataset_name, shard_file
+from ..manifest import WORK, Manifest, dataset_name, shard_file
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
-from .commit import Leak, find_leaks, publish_dataset, sweep, sweep_temporary, write_quarantine
+from .commit import Leak, describe_dataset, find_leaks, publish_dataset, sweep_shards, sweep_temporary
 from .encoder import DriftError, Job, Outcome
 from .inputs import Inputs, as_splits
 from .journal import Journal
@@ -134,6 +134,7 @@ class _Build:
         self.splits = splits
         self.drift = ""
         self.outcomes: dict[str, Outcome] = {}
+        self.staged: set[str] = set()
         self.started = time.monotonic()
         self._told = progress
         self._state = Progress("", 0, None, 0)
@@ -271,12 +272,12 @@ class _Build:
         missing = [task for task in tasks if task.file not in kept]
         self._stage("writing", sum(len(task.rows) for task in missing))
         written = []
-        if missing:
-            (self.directory / MANIFEST).unlink(missing_ok=True)
+        job = replace(job, directory=self.directory / WORK)  # where shards wait until all are there
         with closing(self.engine.map(run, job, missing, self._progress)) as results:
             for _, outcome in results:
                 self.journal.note("shard", asdict(outcome))
                 self._count(outcome)
+                self.staged.add(outcome.file)
                 written.append(outcome)
         return written
 
@@ -309,7 +310,9 @@ class _Build:
                 entry = entry if entry["inputs"] == sources[task.split].digest(task.rows, task.keys) else None
             if entry is not None:
                 fresh[task.file] = entry
-        whole = whole_files(self.directory, fresh.values())
+        self.staged = whole_files(self.directory / WORK, fresh.values())
+        in_place = whole_files(self.directory, [fresh[file] for file in fresh.keys() - self.staged])
+        whole = self.staged | in_place
         return {file: Outcome(**entry) for file, entry in fresh.items() if file in whole}
 
     def _count(self, outcome: Outcome) -> None:
@@ -326,20 +329,24 @@ class _Build:
         shards = [self.outcomes[task.file] for task in self.tasks]
         if not any(shard.records for shard in shards):
             raise BuildError(f"expected examples, got none that could be stored - at {self.directory}")
-        files: dict[str, list[str]] = {}
+        paths: dict[str, list[Path]] = {}
         for shard in shards:
-            files.setdefault(shard.split, []).append(shard.file)
-        leaks, leaking = find_leaks(self.directory, files)
+            folder = self.directory / WORK if shard.file in self.staged else self.directory
+            paths.setdefault(shard.split, []).append(folder / shard.file)
+        leaks, leaking = find_leaks(paths)
         bad = [entry for outcome in self.outcomes.values() for entry in outcome.bad]
         ignored = sum(outcome.ignored for outcome in self.outcomes.values())
         if standing is not None and not written:
             manifest, ignored = standing, standing.found["ignored"]
-            shutil.rmtree(self.directory / WORK)
         else:
-            write_quarantine(self.directory, bad if self.options.on_error == "quarantine" else [])
             found = {"bad": len(bad), "ignored": ignored, "leaks": leaks}
-            manifest = publish_dataset(self.directory, self.name, begun, self.schema, shards, found)
-            sweep(self.directory, manifest)
+            manifest = describe_dataset(self.name, begun, self.schema, shards, found)
+            kept_apart = bad if self.options.on_error == "quarantine" else []
+            commit = {"manifest": manifest.to_json(), "staged": sorted(self.staged), "quarantine": kept_apart}
+            self.journal.note("commit", commit)
+            publish_dataset(self.directory, commit)
+            sweep_shards(self.directory, manifest)
+        shutil.rmtree(self.directory / WORK)
         kept, seconds = len(shards) - len(written), time.monotonic() - self.started
         return Built(
             self.directory, manifest, len(written), kept, len(bad), ignored, leaks, tuple(leaking), self.drift, seconds
