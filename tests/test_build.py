@@ -191,6 +191,44 @@ def test_splits_of_a_table_and_of_a_stream(tmp_path: Path) -> None:
         assert counts.keys() == {"train", "eval"}
 
 
+@pytest.mark.parametrize("options", [{"train": 0.8, "test": 0.2}, {"by": "x", "cut": 300}])
+def test_a_stream_is_read_once_for_all_of_its_splits(tmp_path: Path, options: dict[str, Any]) -> None:
+    runs = []
+
+    def stream() -> Iterator[dict[str, Any]]:
+        runs.append(1)
+        yield from ({"x": n if n < 400 else n + 0.5} for n in range(500))  # wider late in the stream
+
+    def once() -> Iterator[dict[str, Any]]:
+        yield from stream()
+
+    rows = list(stream())
+    runs.clear()
+    build(split(stream, **options), tmp_path / "a" / "toy", shards=3)
+    assert len(runs) == 1
+    build(split(once(), **options), tmp_path / "b" / "toy", shards=3)
+    build(split(rows, **options), tmp_path / "c" / "toy", shards=3)
+    a, b, c = (contents(tmp_path / each / "toy") for each in "abc")
+    assert all(a[name] == b[name] == c[name] for name in a if name != "penstock.json")
+    assert a.keys() == c.keys()
+
+
+def test_a_split_of_a_stream_that_stays_empty_is_an_error(tmp_path: Path) -> None:
+    rows = ({"x": n} for n in range(500))
+    with pytest.raises(SchemaError, match="expected examples in every split, got none - at test"):
+        build(split(rows, by="x", cut=1000), tmp_path / "toy")
+    assert not (tmp_path / "toy" / "penstock.json").exists()
+
+
+def test_other_ratios_of_a_stream_are_another_source(tmp_path: Path) -> None:
+    def stream() -> Iterator[dict[str, Any]]:
+        yield from ({"x": n} for n in range(100))
+
+    build(split(stream, train=0.8, test=0.2), tmp_path / "toy")
+    with pytest.raises(BuildError, match="source test options rule bounds was something else"):
+        build(split(stream, train=0.7, test=0.3), tmp_path / "toy")
+
+
 @pytest.mark.parametrize("source", ["photos/", 7, Example, None])
 def test_what_is_no_source(tmp_path: Path, source: Any) -> None:
     with pytest.raises(SchemaError, match="expected a source of examples"):

@@ -560,19 +560,14 @@ def test_streams_are_split_as_lists_are(options: dict[str, Any]) -> None:
         assert isinstance(streamed[name], StreamSubset)
         assert list(streamed[name]) == list(listed[name])
         assert list(streamed[name]) == list(listed[name])  # again
-    together: dict[str, list[Any]] = {name: [] for name in streamed}
-    for name, row in streamed.together():
-        together[name].append(row)
-    assert together == {name: list(part) for name, part in listed.items()}
     copy = pickle.loads(pickle.dumps(streamed))  # noqa: S301
-    assert len(list(copy.together())) == 200
+    assert [list(part) for part in copy.values()] == [list(part) for part in listed.values()]
 
 
-def test_a_stream_that_runs_once_is_read_together() -> None:
+def test_a_stream_that_runs_once_cannot_be_read_split_by_split() -> None:
     parts = split(rows_of(200), **RATIOS)
     with pytest.raises(SchemaError, match=r"got one that runs once - at train\. Give the generator function itself"):
         list(parts["train"])
-    assert len(list(parts.together())) == 200
     with pytest.raises(SchemaError, match="got one that runs once"):
         split(rows_of(10), by="split")
 
@@ -582,8 +577,6 @@ def test_what_a_stream_cannot_do() -> None:
         split(stream, stratify="patient", **RATIOS)
     with pytest.raises(SchemaError, match="expected examples in every split, got none - at test"):
         list(split(stream, by="at", cut=1000)["test"])
-    with pytest.raises(SchemaError, match="expected the splits of one stream"):
-        splits(train=[{}]).together()
     with pytest.raises(SchemaError, match="no column 'z' - at k0"):
         list(split(stream, group="z", **RATIOS)["train"])
 

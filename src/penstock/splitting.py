@@ -92,15 +92,6 @@ class Splits(Mapping[str, Any]):
         indices = np.sort(np.concatenate([source.indices for source in rest]))
         return Splits({"train": view(held.source, indices), "eval": held})
 
-    def together(self) -> Iterator[tuple[str, Any]]:
-        """(split, example) for every example of a stream that was split: one pass for all of its splits."""
-        parts = list(self.values())
-        if not all(
-            isinstance(p, StreamSubset) and p.source is parts[0].source and p.rule == parts[0].rule for p in parts
-        ):
-            raise SchemaError("expected the splits of one stream, such as split(stream, train=0.9, eval=0.1) makes")
-        return ((parts[0].rule(key, item, key), item) for key, item in keyed(parts[0].source))
-
 
 def splits(**sources: Any) -> Splits:
     """Splits that are there already: `splits(train=a, eval=b)`."""

@@ -103,7 +103,7 @@ class _Columns(Mapping[str, Any]):
 
 
 class StreamSubset:
-    """The examples of a stream that belong to one split. Each split is a pass; `Splits.together` is one for all."""
+    """The examples of a stream that belong to one split. To iterate is a pass for each; a build makes one for all."""
 
     def __init__(self, source: Any, rule: Any, name: str) -> None:
         self.source = source

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,12 @@ from ..records.codec import Codec
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
 from ..sources.examples import check_methods, code_of
-from ..subset import is_listed, options_of
-from .inputs import Inputs, fingerprint, hands_on_records, is_complete, open_stream, stream_key
+from ..subset import options_of
+from .inputs import Inputs, as_splits, fingerprint, hands_on_records, is_complete
 from .plan import count_shards, order_rows
 from .schemas import Named, infer_all, sample
 from .spool import Spooled
+from .streams import Stream, open_streams
 
 FRAME = 16  # bytes that a shard adds to each record
 
@@ -37,12 +37,11 @@ class Split:
     keys: list[str] | int = 0
     rows: Array = field(default_factory=lambda: np.empty(0, np.int64))
     known: Schema | None = None
-    stream: Iterator[Any] | None = None
+    stream: Stream | None = None
     samples: list[Named] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if not is_listed(self.source):
-            self.stream = open_stream(self.source)
+        if self.stream is not None:
             return
         check_methods(self.source)
         inputs = Inputs(self.source)
@@ -70,16 +69,15 @@ class Split:
     def look(self, on_error: str) -> None:
         """Load a sample. A stream goes on after it as if nobody had looked."""
         if self.stream is not None:
-            head: list[Any] = []
-            self.samples = sample(_watched(self.stream, head), self.name, on_error)
-            self.stream = chain(head, self.stream)
+            first = self.stream.names[0]  # which stands for all that share the stream
+            self.samples = self.stream.look(on_error) if self.name == first else []
         elif not is_complete(self.source):
             # By hash, whatever the order of the records is: the same examples wherever they stand in the source.
             rows = order_rows(self.name, self.keys, order="hash", seed=self.seed)
             place, load = Inputs(self.source).place, self.source.__getitem__
             some = ((self.keys_of(rows[at : at + 1])[0], int(rows[at])) for at in range(len(rows)))
-            named = ((key, partial(place, row), partial(load, row)) for key, row in some)
-            self.samples = sample(named, self.name, on_error)
+            named = ((self.name, key, partial(place, row), partial(load, row)) for key, row in some)
+            self.samples = sample(named, on_error)
 
     def record_bytes(self, schema: Schema) -> float:
         """About how many bytes a record takes in a shard."""
@@ -111,19 +109,16 @@ class Split:
         )
 
 
+def list_splits(source: Any, order: str, seed: int) -> list[Split]:
+    """The splits of a source."""
+    sources = as_splits(source)
+    streams = open_streams(sources)
+    return [Split(name, part, order, seed, stream=streams.get(name)) for name, part in sources.items()]
+
+
 def infer_schema(splits: Iterable[Split], on_error: str) -> Schema:
     """The schema that the splits share, as far as their samples show it."""
     samples, known = {}, {}
     for split in splits:
         samples[split.name], known[split.name] = split.samples, split.known
     return infer_all(samples, known, on_error)
-
-
-def _watched(stream: Iterator[Any], head: list[Any]) -> Iterator[tuple[str, Callable[[], str], Callable[[], Any]]]:
-    for number, example in enumerate(stream):
-        head.append(example)
-        yield stream_key(example, number), partial("example {}".format, number), partial(_itself, example)
-
-
-def _itself(example: Any) -> Any:
-    return example

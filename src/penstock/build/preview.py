@@ -8,8 +8,7 @@ from typing import Any
 
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
-from .inputs import as_splits
-from .listing import Split, infer_schema
+from .listing import infer_schema, list_splits
 from .options import Options, Quarantine
 
 
@@ -36,7 +35,7 @@ def preview(
 ) -> Preview:
     """List the source, load a sample, and plan."""
     options = Options.checked(format, shards, schema, order, seed, on_error)
-    splits = [Split(name, part, order, seed) for name, part in as_splits(source).items()]
+    splits = list_splits(source, order, seed)
     for split in splits:
         split.look(options.on_error)
     decided = options.schema or infer_schema(splits, options.on_error)

@@ -19,9 +19,9 @@ from ..records.tfrecord import TFRecord
 from ..schema import Schema
 from .commit import Leak, describe_dataset, find_leaks, publish_dataset, sweep_shards, sweep_temporary
 from .encoder import DriftError, Job, Outcome
-from .inputs import Inputs, as_splits
+from .inputs import Inputs
 from .journal import Journal
-from .listing import Split, infer_schema
+from .listing import Split, infer_schema, list_splits
 from .local import Local
 from .options import Options, Quarantine
 from .plan import cut_shards
@@ -104,7 +104,7 @@ def build(
         raise SchemaError("expected workers or an engine, got both", hint="Local(workers=...)")
     options = Options.checked(format, shards, schema, order, seed, on_error)
     engine = engine or Local(workers=workers)
-    splits = [Split(name, part, order, seed) for name, part in as_splits(source).items()]
+    splits = list_splits(source, order, seed)
     directory = Path(path)
     with Journal(directory / WORK) as journal:
         try:
@@ -209,17 +209,19 @@ class _Build:
 
     def _spool_streams(self, job: Job) -> Job:
         """Streams become files of records; the schema is widened to hold what they held."""
-        for split in self.splits:
-            if split.stream is None:
-                continue
-            entry = self._spooled(spool_name(split.name, 0))
-            if entry is None:
-                self._stage(f"spooling {split.name}", None)
-                entry = spool_stream(replace(job, firm=job.declared), split.name, split.stream, self._progress)
-                self.journal.note("spool", entry)
-            job = self._use_spools(job, split, [entry])
-            if not job.declared:
-                job = replace(job, schema=job.schema.widen(job.sources[split.name].schema))
+        streams = {split.stream.names: split.stream for split in self.splits if split.stream is not None}
+        for names, stream in streams.items():
+            earlier = {name: self._spooled(spool_name(name, 0)) for name in names}
+            entries = {name: entry for name, entry in earlier.items() if entry is not None}
+            if len(entries) < len(names):
+                self._stage(f"spooling {', '.join(names)}", None)
+                entries = spool_stream(replace(job, firm=job.declared), stream, self._progress)
+                for entry in entries.values():
+                    self.journal.note("spool", entry)
+            for split in [split for split in self.splits if split.name in names]:
+                job = self._use_spools(job, split, [entries[split.name]])
+                if not job.declared:
+                    job = replace(job, schema=job.schema.widen(job.sources[split.name].schema))
         return job
 
     def _spool_parts(self, job: Job) -> Job:

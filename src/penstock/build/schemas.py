@@ -15,19 +15,18 @@ from .inputs import is_complete, parts_of
 from .task import Task
 from .workers import Progress
 
-MOST_SAMPLED = 256  # examples of each split
+MOST_SAMPLED = 256  # examples of each source
 MOST_SAMPLED_BYTES = 16 << 20
 
 Named = tuple[str, dict[str, Any]]  # an example, after what messages call it
+Loadable = tuple[str, str, Callable[[], str], Callable[[], Any]]  # split, key, place, example
 
 
-def sample(
-    examples: Iterable[tuple[str, Callable[[], str], Callable[[], Any]]], split: str, on_error: str
-) -> list[Named]:
-    """The first of some examples (key, place, example), loaded. Bad ones are left out, unless that is an error."""
+def sample(examples: Iterable[Loadable], on_error: str) -> list[Named]:
+    """The first of some examples, loaded. Bad ones are left out, unless that is an error."""
     taken: list[Named] = []
     size = 0
-    for key, place, load in examples:
+    for split, key, place, load in examples:
         try:
             parts = list(parts_of(load()))
         except IgnoreExample:

@@ -6,23 +6,26 @@ A stream is read once. Where an example needs a wider schema than those before i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import reduce
 from itertools import islice
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from .._core import Records
 from ..columns import Array
+from ..errors import SchemaError
 from ..manifest import WORK, read_keys, write_keys
 from ..records.codec import Codec
 from ..records.tfrecord import TFRecordReader, TFRecordWriter
 from ..schema import Schema
 from .encoder import FIRST_EXAMPLES, DriftError, Encoder, Job, Outcome
 from .inputs import are_plain, stream_key
+from .streams import Stream
 from .workers import Progress
 
 MOST_OPEN = 32 << 20  # bytes of files that stay open between calls: a reader may hold its file in memory
@@ -39,50 +42,91 @@ def spool_file(file: str, schema: Schema, written: Any) -> dict[str, Any]:
     return {"file": file, "schema": schema.to_json(), **counts}
 
 
-def spool_stream(job: Job, split: str, examples: Iterator[Any], progress: Progress) -> dict[str, Any]:
-    """Encode a stream into files, and tell what they are: plain, for the journal."""
-    total = Outcome(split, spool_name(split, 0))
-    files: list[dict[str, Any]] = []
-    number, step = 0, FIRST_EXAMPLES
-    chunk = list(islice(examples, step))
-    while chunk or not files:
-        schema = job.schema
-        file = spool_name(split, len(files))
-        path = job.directory / file
-        keys: list[str] = []
-        with TFRecordWriter(path, index=True, sync=True) as writer:
-            while chunk:
-                outcome = Outcome(split, total.file)
-                encoder = Encoder(job, split, outcome, threads=None)
-                try:
-                    pieces = list(_encoded(encoder, chunk, number))
-                except DriftError as drift:
-                    job = replace(job, schema=drift.schema)
-                    break
-                for records, their_keys in pieces:
-                    writer.write_records(records)
-                    keys += their_keys
-                    step = encoder.next_step(step, records)
-                    progress(len(records), records.nbytes)
-                total.ignored += outcome.ignored
-                total.bad += outcome.bad
-                number += len(chunk)
-                chunk = list(islice(examples, step))
-        write_keys(path, keys)
-        files.append(spool_file(file, schema, writer.summary))
-    return {"file": total.file, "split": split, "files": files, "ignored": total.ignored, "bad": total.bad}
+def spool_stream(job: Job, stream: Stream, progress: Progress) -> dict[str, dict[str, Any]]:
+    """Encode a stream into files, those of each split apart, and tell what they are: plain, for the journal."""
+    with ExitStack() as opened:
+        spools = {name: opened.enter_context(Spool(job, name, progress)) for name in stream.names}
+        number, step = 0, FIRST_EXAMPLES
+        while chunk := list(islice(stream.examples, step)):
+            for name, (numbers, examples) in stream.by_split(chunk, number).items():
+                step = spools[name].add(numbers, examples, step)
+            number += len(chunk)
+        for name, spool in spools.items():
+            if len(spools) > 1 and not spool.seen:
+                raise SchemaError("expected examples in every split, got none", name)
+    return {name: spool.entry for name, spool in spools.items()}
 
 
-def _encoded(encoder: Encoder, chunk: list[Any], first: int) -> Iterator[tuple[Records, list[str]]]:
-    numbers = range(first, first + len(chunk))
-    if are_plain(chunk):
+class Spool:
+    """The files of a split's records while its examples come; another begins with each that needs a wider schema."""
+
+    def __init__(self, job: Job, split: str, progress: Progress) -> None:
+        self.job = job
+        self.split = split
+        self.progress = progress
+        self.total = Outcome(split, spool_name(split, 0))
+        self.seen = 0
+        self.files: list[dict[str, Any]] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self.keys: list[str] = []
+        self.file = spool_name(self.split, len(self.files))
+        self.writer = TFRecordWriter(self.job.directory / self.file, index=True, sync=True)
+
+    def _end(self) -> None:
+        self.writer.close()
+        write_keys(self.writer.path, self.keys)
+        self.files.append(spool_file(self.file, self.job.schema, self.writer.summary))
+
+    def add(self, numbers: list[int], examples: list[Any], step: int) -> int:
+        """Write examples with their numbers in the stream; returns how many to take next, after `step` of them."""
+        self.seen += len(examples)
+        while True:
+            outcome = Outcome(self.split, self.total.file)
+            encoder = Encoder(self.job, self.split, outcome, threads=None)
+            try:
+                pieces = list(_encoded(encoder, numbers, examples))
+                break
+            except DriftError as drift:
+                self._end()
+                self.job = replace(self.job, schema=drift.schema)
+                self._begin()
+        for records, keys in pieces:
+            self.writer.write_records(records)
+            self.keys += keys
+            step = encoder.next_step(step, records)
+            self.progress(len(records), records.nbytes)
+        self.total.ignored += outcome.ignored
+        self.total.bad += outcome.bad
+        return step
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """What the journal says of it."""
+        counts = {"ignored": self.total.ignored, "bad": self.total.bad}
+        return {"file": self.total.file, "split": self.split, "files": self.files, **counts}
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._end()
+        else:
+            self.writer.__exit__(kind, error, traceback)  # which leaves nothing
+
+
+def _encoded(encoder: Encoder, numbers: list[int], examples: list[Any]) -> Iterator[tuple[Records, list[str]]]:
+    if are_plain(examples):
         with suppress(ValueError, TypeError, AttributeError):  # then one by one, to find the example
-            yield encoder.codec.encode_examples(chunk, threads=encoder.threads), list(map(str, numbers))
+            yield encoder.codec.encode_examples(examples, threads=encoder.threads), list(map(str, numbers))
             return
-    keys = [stream_key(example, number) for example, number in zip(chunk, numbers, strict=True)]
-    yield from encoder.loaded(
-        zip(keys, numbers, strict=True), lambda number: chunk[number - first], "example {}".format
-    )
+    keys = map(stream_key, examples, numbers)
+    by_number = dict(zip(numbers, examples, strict=True))
+    yield from encoder.loaded(zip(keys, numbers, strict=True), by_number.__getitem__, "example {}".format)
 
 
 class Spooled:
