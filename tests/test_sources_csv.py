@@ -7,6 +7,7 @@ import io
 import math
 import pickle
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,6 @@ def test_types_do_not_depend_on_chunks(tmp_path: Path, monkeypatch: pytest.Monke
     whole = column(tmp_path, *values)
     monkeypatch.setattr(cells, "BLOCK", 10)
     assert column(tmp_path, *values) == whole
-    monkeypatch.setattr(cells, "CHUNK", 2)
     assert column(tmp_path, '"1"', *values)[0] == column(tmp_path, "1", *values)[0]
 
 
@@ -119,38 +119,89 @@ def test_texts_survive_a_round_trip(tmp_path_factory: pytest.TempPathFactory, ro
         assert [value.removesuffix("|") for value in table[index].values()] == row
 
 
-PLAIN = st.text(st.characters(codec="utf-8", exclude_characters='\0\r\n",'), max_size=6) | st.sampled_from(
-    ["1", "2.5", ""]
-)
+# Against Python's own reader, and a plain reading of the rules
 
 
-@hypothesis.given(
-    st.integers(2, 4).flatmap(lambda n: st.lists(st.lists(PLAIN, min_size=n, max_size=n), min_size=1)),
-    st.sampled_from(["\n", "\r\n"]),
-    st.integers(1, 40),
-)
-@hypothesis.settings(max_examples=60)
-def test_quotes_make_no_difference(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]], end: str, block: int
-) -> None:
-    """Lines without quotes take a shorter way, block by block: it leads to the same table."""
-    tables = []
-    before = cells.BLOCK
-    cells.BLOCK = block
+def python_rows(text: str, delimiter: str) -> list[list[str]] | None:
+    """What Python's reader finds, strict as it can be; None for an error."""
+    _, *rest = (io.StringIO(text, newline="").readline().rstrip("\r\n")).split(delimiter)
+    spaced = bool(rest) and all(cell.startswith(" ") for cell in rest)
+    lines = io.StringIO(text, newline="")
     try:
-        for quoting in (csv_format.QUOTE_MINIMAL, csv_format.QUOTE_ALL):
-            path = tmp_path_factory.getbasetemp() / f"quoting-{quoting}.csv"
-            with open(path, "w", encoding="utf-8", newline="") as file:
-                writer = csv_format.writer(file, quoting=quoting, lineterminator=end)
-                writer.writerows([[f"c{i}" for i in range(len(rows[0]))], *rows])
-            tables.append(csv(path))
-    finally:
-        cells.BLOCK = before
-    plain, quoted = tables
-    assert plain.schema == quoted.schema
-    for index in range(len(rows)):
-        assert repr(plain[index]) == repr(quoted[index])
-        assert plain.place(index).rpartition(":")[2] == quoted.place(index).rpartition(":")[2] == str(index + 2)
+        return list(filter(None, csv_format.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=spaced)))
+    except csv_format.Error:
+        return None
+
+
+RAGGED = st.text('",;§\n\r ax1é', max_size=60)
+REGULAR = st.lists(st.lists(st.text('",;§\n\r ax1é', max_size=6), min_size=2, max_size=2), min_size=1).map(
+    lambda rows: (
+        "a,b\n" + "".join(",".join('"' + cell.replace('"', '""') + '"' for cell in row) + "\r\n" for row in rows)
+    )
+)
+
+
+@hypothesis.given(st.one_of(RAGGED, RAGGED.map("a,b\n".__add__), REGULAR), st.sampled_from(",;§ "), st.integers(1, 40))
+@hypothesis.settings(max_examples=300)
+def test_cells_are_those_that_python_finds(
+    tmp_path_factory: pytest.TempPathFactory, text: str, delimiter: str, block: int
+) -> None:
+    path = write(tmp_path_factory.getbasetemp() / "any.csv", text)
+    header, *rows = python_rows(text, delimiter) or [[]]
+    names = [name.strip() for name in header]
+    fits = names and "" not in names and len(set(names)) == len(names) and {len(row) for row in rows} <= {len(names)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cells, "BLOCK", block)
+        try:
+            found = cells.read_columns([str(path)], delimiter, None).columns
+        except (SchemaError, CorruptionError):
+            assert not fits
+            return
+    assert fits
+    assert list(found) == names
+    assert [column.to_list() for column in found.values()] == [[row[at] for row in rows] for at in range(len(names))]
+
+
+INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+NUMBER = re.compile(r"-?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|-?(?i:inf|infinity|nan)")
+
+
+def plain_kind(column: list[str]) -> str:
+    """The type of a column, straight from the rules."""
+    there = [cell.strip(" ") for cell in column if cell]
+    if there and {cell.lower() for cell in there} <= {"true", "false"}:
+        return "bool"
+    if not there or not all(map(NUMBER.fullmatch, there)):
+        return "str"
+    if all(map(INTEGER.fullmatch, there)):
+        least, most = min(map(int, there)), max(map(int, there))
+        return "int64" if least >= -(2**63) and most < 2**63 else "uint64" if least >= 0 and most < 2**64 else "str"
+    finite = all("n" in cell.lower() or math.isfinite(float(cell)) for cell in there)
+    floats = any(re.search("[.eEnN]", cell) for cell in there)
+    return "float64" if finite and floats and re.search("[0-9]", "".join(there)) else "str"
+
+
+SOME = ["", "1", "-7", "0", "-0", "2.5", ".5", "7.", "1e3", "nan", "-inf", "true", "FALSE", "007", "9" * 19, "9" * 20,
+        "9" * 400, "1e400", str(2**64), str(-(2**63)), " 3 ", " "]  # fmt: skip
+CELL = st.one_of(
+    st.sampled_from(SOME), st.integers().map(str), st.floats().map(repr), st.text("0123456789-.eE", max_size=5)
+)
+
+
+@hypothesis.given(st.lists(CELL, min_size=1, max_size=12), st.integers(1, 40))
+@hypothesis.settings(max_examples=300)
+def test_types_are_those_of_the_rules(tmp_path_factory: pytest.TempPathFactory, column: list[str], block: int) -> None:
+    path = tmp_path_factory.getbasetemp() / "typed.csv"
+    write(path, "n,x\n" + "".join(f"1,{cell}\n" for cell in column))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cells, "BLOCK", block)
+        table = csv(path)
+    kind = plain_kind(column)
+    assert table.schema["x"].dtype == kind
+    convert: Any = {"int64": int, "uint64": int, "float64": float, "bool": lambda cell: cell.strip().lower() == "true"}
+    expected = column if kind == "str" else [convert[kind](cell) if cell else None for cell in column]
+    got = [table[row]["x"] for row in range(len(table))]
+    assert repr([value.item() if isinstance(value, np.generic) else value for value in got]) == repr(expected)
 
 
 NUMBERS = st.one_of(

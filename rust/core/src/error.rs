@@ -33,6 +33,7 @@ struct Inner {
     message: String,
     advice: Option<String>,
     path: Option<PathBuf>,
+    line: Option<u64>,
     offset: Option<u64>,
     record: Option<u64>,
     field: Option<String>,
@@ -46,6 +47,7 @@ impl Error {
             message: message.into(),
             advice: None,
             path: None,
+            line: None,
             offset: None,
             record: None,
             field: None,
@@ -83,6 +85,13 @@ impl Error {
     #[must_use]
     pub fn in_file(mut self, path: &Path) -> Self {
         self.0.path.get_or_insert_with(|| path.to_path_buf());
+        self
+    }
+
+    /// Adds the line of a text file.
+    #[must_use]
+    pub fn at_line(mut self, line: u64) -> Self {
+        self.0.line.get_or_insert(line);
         self
     }
 
@@ -147,10 +156,11 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { message, advice, path, offset, record, field, .. } = &*self.0;
+        let Inner { message, advice, path, line, offset, record, field, .. } = &*self.0;
         f.write_str(message)?;
         let mut place = Vec::new();
-        place.extend(path.as_ref().map(|p| p.display().to_string()));
+        let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+        place.extend(path.as_ref().map(|p| format!("{}{line}", p.display())));
         place.extend(offset.map(|o| format!("offset {o}")));
         place.extend(record.map(|r| format!("record {r}")));
         place.extend(field.as_ref().map(|name| format!("field {name:?}")));

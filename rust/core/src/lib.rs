@@ -7,6 +7,7 @@
 pub mod columns;
 pub mod convert;
 pub mod crc;
+pub mod csv;
 pub mod decode;
 pub mod encode;
 pub mod error;

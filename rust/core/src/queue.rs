@@ -86,6 +86,12 @@ impl<T> Queue<T> {
         self.ready.notify_one();
     }
 
+    /// Whether all results there will ever be have been taken.
+    fn complete(&self) -> bool {
+        let state = self.lock();
+        !state.closed && state.end.is_some_and(|end| state.taken >= end)
+    }
+
     /// Ends the work: claims find nothing, takes find the end.
     pub fn close(&self) {
         self.lock().closed = true;
@@ -133,36 +139,58 @@ pub fn in_order<T: Send>(
     threads: usize,
     tasks: usize,
     work: impl Fn(usize) -> Result<T> + Sync,
+    sink: impl FnMut(T) -> Result<()>,
+) -> Result<()> {
+    let mut numbers = 0..tasks;
+    pipeline(threads.min(tasks), || Ok(numbers.next()), work, sink)
+}
+
+/// Runs `work` for whatever `next` gives, on `threads` threads that take turns to call it, and hands the results to
+/// `sink` in order, on this thread. The first error ends it.
+pub fn pipeline<S, T: Send>(
+    threads: usize,
+    mut next: impl FnMut() -> Result<Option<S>> + Send,
+    work: impl Fn(S) -> Result<T> + Sync,
     mut sink: impl FnMut(T) -> Result<()>,
 ) -> Result<()> {
-    if threads <= 1 || tasks <= 1 {
-        return (0..tasks).try_for_each(|number| sink(work(number)?));
+    if threads <= 1 {
+        while let Some(item) = next()? {
+            sink(work(item)?)?;
+        }
+        return Ok(());
     }
     let queue = Queue::new(threads * 2);
-    queue.end_at(tasks);
+    let next = Mutex::new(next);
+    let turn = || {
+        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = queue.claim()?;
+        let item = next().transpose();
+        if !matches!(item, Some(Ok(_))) {
+            queue.end_at(number + usize::from(item.is_some())); // nothing comes after an error
+        }
+        item.map(|item| (number, item))
+    };
     std::thread::scope(|scope| {
-        for _ in 0..threads.min(tasks) {
+        for _ in 0..threads {
             scope.spawn(|| {
                 let _guard = CloseOnPanic(&queue);
-                while let Some(number) = queue.claim() {
-                    queue.deliver(number, work(number));
+                while let Some((number, item)) = turn() {
+                    queue.deliver(number, item.and_then(&work));
                 }
             });
         }
-        for _ in 0..tasks {
-            let result = loop {
-                match queue.take(Duration::from_secs(3600)) {
-                    Taken::Item(result) => break result,
-                    Taken::NotYet => {}
-                    Taken::End => break Err(Error::usage("a worker thread ended before its work")),
-                }
+        loop {
+            let result = match queue.take(Duration::from_secs(3600)) {
+                Taken::Item(result) => result.and_then(&mut sink),
+                Taken::NotYet => continue,
+                Taken::End if queue.complete() => return Ok(()),
+                Taken::End => Err(Error::usage("a worker thread ended before its work")),
             };
-            if let Err(error) = result.and_then(&mut sink) {
+            if let Err(error) = result {
                 queue.close();
                 return Err(error);
             }
         }
-        Ok(())
     })
 }
 

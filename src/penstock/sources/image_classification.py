@@ -33,7 +33,7 @@ def image_classification(root: PathLike) -> Splits:
 
 def _labelled_images(folder: str, split: str) -> Loading:
     path = f"{folder}/{split}.csv"
-    columns, lines = read_columns([path], texts=_AllNames())
+    columns, lines = read_columns([path], texts=None)  # cells are literals
     if "filename" not in columns:
         raise SchemaError(f"expected a column 'filename', got {', '.join(columns)}", f"{path}:1")
     places = [f"{path}:{line}" for line in lines[0].tolist()]
@@ -49,13 +49,6 @@ def _labelled_images(folder: str, split: str) -> Loading:
     ]
     schema = infer([{name: row[name] for name in fields} for row in rows]) if rows and fields else None
     return Loading(Examples(rows, keys, places, schema), {"image": "filename"}, f"{folder}/{split}")
-
-
-class _AllNames(tuple[str, ...]):
-    """Every name is in it: each column stays text, for its cells are literals."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
 
 
 def _values(name: str, cells: list[str], places: list[str]) -> list[Any]:
