@@ -7,7 +7,7 @@ use penstock_core::encode::{Input, Values};
 use penstock_core::plan::{self, Dtype, Missing};
 use penstock_core::Error;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::errors::raise;
 use crate::plan::{Face, Plan};
@@ -148,25 +148,18 @@ impl Gathering {
             self.data.extend_from_slice(crate::buffers::bytes_of(array));
             return Ok(self.end_row(width, false));
         }
-        if spec.count.is_none() || !face.shape.is_empty() {
+        let start = self.data.len();
+        let data = &mut self.data;
+        let taken = match spec.count {
+            Some(_) if face.shape.is_empty() => {
+                put_number(spec.dtype, value, data) || put_scalar(face, width, value, data)?
+            }
+            Some(_) => put_numbers(spec.dtype, &face.shape, value, data),
+            None => all_items(value, None, |item| put_number(spec.dtype, item, data)),
+        };
+        if !taken {
+            self.data.truncate(start);
             return Ok(false);
-        }
-        match spec.dtype {
-            Dtype::Int64 if value.is_exact_instance_of::<PyInt>() => match value.extract::<i64>() {
-                Ok(number) => self.data.extend_from_slice(&number.to_le_bytes()),
-                Err(_) => return Ok(false),
-            },
-            Dtype::Float64 if value.is_exact_instance_of::<PyFloat>() => {
-                self.data.extend_from_slice(&value.extract::<f64>()?.to_le_bytes());
-            }
-            Dtype::Bool if value.is_exact_instance_of::<PyBool>() => self.data.push(u8::from(value.extract::<bool>()?)),
-            _ => {
-                let mut bytes = [0; 16];
-                if !crate::buffers::scalar_bytes(value, face.dtype.bind(value.py()), &mut bytes)? {
-                    return Ok(false);
-                }
-                self.data.extend_from_slice(&bytes[..width]);
-            }
         }
         Ok(self.end_row(width, false))
     }
@@ -190,16 +183,111 @@ impl Gathering {
             self.string(text.as_bytes());
             return Ok(self.end_row(1, true));
         }
-        let Ok(list) = value.cast::<PyList>() else { return Ok(false) };
-        if !bytes_fit
-            || spec.count.is_some_and(|count| count != list.len())
-            || !list.iter().all(|item| item.is_instance_of::<PyBytes>())
-        {
+        if !fitted && face.shape.len() > 1 {
             return Ok(false);
         }
-        for item in list.iter() {
-            self.string(item.cast::<PyBytes>()?.as_bytes());
+        let (bytes, strings) = (self.data.len(), self.value_splits.len());
+        let taken = all_items(value, spec.count, |item| match (bytes_fit, item.cast::<PyBytes>()) {
+            (true, Ok(bytes)) => {
+                self.string(bytes.as_bytes());
+                true
+            }
+            _ => {
+                face.text
+                    && item.cast::<PyString>().is_ok_and(|text| {
+                        text.to_cow().is_ok_and(|text| {
+                            self.string(text.as_bytes());
+                            true
+                        })
+                    })
+            }
+        });
+        if !taken {
+            self.data.truncate(bytes);
+            self.value_splits.truncate(strings);
+            return Ok(false);
         }
         Ok(self.end_row(1, true))
     }
+}
+
+/// Whether `take` takes each item of a list or a tuple, of so many if that is fixed; `false` for anything else.
+fn all_items(value: &Bound<'_, PyAny>, count: Option<usize>, mut take: impl FnMut(&Bound<'_, PyAny>) -> bool) -> bool {
+    let fits = |found: usize| count.is_none_or(|count| count == found);
+    if let Ok(list) = value.cast_exact::<PyList>() {
+        fits(list.len()) && list.iter().all(|item| take(&item))
+    } else if let Ok(tuple) = value.cast_exact::<PyTuple>() {
+        fits(tuple.len()) && tuple.iter().all(|item| take(&item))
+    } else {
+        false
+    }
+}
+
+/// Appends the numbers of nested lists of this very shape.
+fn put_numbers(dtype: Dtype, shape: &[usize], value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> bool {
+    match shape {
+        [] => put_number(dtype, value, out),
+        &[count] => all_items(value, Some(count), |item| put_number(dtype, item, out)),
+        [count, inner @ ..] => all_items(value, Some(*count), |item| put_numbers(dtype, inner, item, out)),
+    }
+}
+
+/// Appends one of Python's own numbers, if the schema would: an integer must fit as it is, a float may be rounded but
+/// stays finite.
+fn put_number(dtype: Dtype, value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> bool {
+    macro_rules! put_int {
+        ($type:ty) => {
+            value.extract::<$type>().is_ok_and(|number| {
+                out.extend_from_slice(&number.to_le_bytes());
+                true
+            })
+        };
+    }
+    let whole = value.is_exact_instance_of::<PyInt>();
+    match dtype {
+        Dtype::Int64 => whole && put_int!(i64),
+        Dtype::Int32 => whole && put_int!(i32),
+        Dtype::Int16 => whole && put_int!(i16),
+        Dtype::Int8 => whole && put_int!(i8),
+        Dtype::Uint64 => whole && put_int!(u64),
+        Dtype::Uint32 => whole && put_int!(u32),
+        Dtype::Uint16 => whole && put_int!(u16),
+        Dtype::Uint8 => whole && put_int!(u8),
+        Dtype::Float64 => exact_float(value, whole).is_some_and(|number| {
+            out.extend_from_slice(&number.to_le_bytes());
+            true
+        }),
+        Dtype::Float32 => exact_float(value, whole).is_some_and(|number| {
+            let narrow = number as f32;
+            out.extend_from_slice(&narrow.to_le_bytes());
+            match whole {
+                true => f64::from(narrow) == number,
+                false => narrow.is_finite() || !number.is_finite(),
+            }
+        }),
+        Dtype::Bool => value.cast_exact::<PyBool>().is_ok_and(|truth| {
+            out.push(u8::from(truth.is_true()));
+            true
+        }),
+        _ => false,
+    }
+}
+
+/// The value of a float; that of an int which a float64 can hold.
+fn exact_float(value: &Bound<'_, PyAny>, whole: bool) -> Option<f64> {
+    if !whole {
+        return value.cast_exact::<PyFloat>().ok().map(|number| number.value());
+    }
+    let number = value.extract::<i64>().ok()?;
+    (number.unsigned_abs() <= 1 << 53).then_some(number as f64)
+}
+
+/// Appends a NumPy scalar of the column's very dtype.
+fn put_scalar(face: &Face, width: usize, value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<bool> {
+    let mut bytes = [0; 16];
+    let known = crate::buffers::scalar_bytes(value, face.dtype.bind(value.py()), &mut bytes)?;
+    if known {
+        out.extend_from_slice(&bytes[..width]);
+    }
+    Ok(known)
 }

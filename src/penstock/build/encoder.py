@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,10 @@ class Encoder:
         self.outcome = outcome
         self.threads = threads
         self.codec = Codec(job.schema)
-        self._heavy = [name for name, node in job.schema.items() if not _is_number(node)]
+        sizes = {name: _fixed_bytes(node) for name, node in job.schema.items()}
+        self._heavy = [name for name, size in sizes.items() if size is None]
+        self._fixed_bytes = sum(size for size in sizes.values() if size is not None)
+        self._most = max(1, min(MOST_EXAMPLES, job.chunk_bytes // (1 + self._fixed_bytes)))
 
     def listed(self, inputs: Inputs, rows: Array, keys: list[str]) -> Iterator[tuple[Records, list[str]]]:
         """Some examples of a listed source, with their keys.
@@ -89,7 +93,7 @@ class Encoder:
         Many at once where the source has columns, records or plain dicts; one by one elsewhere, and to find a bad one.
         """
         at_once = self._at_once(inputs.source, rows)
-        first, step = 0, FIRST_EXAMPLES if at_once else len(rows)
+        first, step = 0, min(FIRST_EXAMPLES, self._most) if at_once else len(rows)
         while first < len(rows):
             some, their_keys = rows[first : first + step], keys[first : first + step]
             first += step
@@ -97,7 +101,7 @@ class Encoder:
                 if at_once is not None:
                     records = at_once(some)
                     yield records, their_keys
-                    step = self.next_step(step, records)
+                    step = self.next_step(step, [records])
                     continue
             except SchemaError:
                 pass
@@ -108,14 +112,37 @@ class Encoder:
             return lambda some: source.records(some)
         if is_table(source):
             return lambda some: self.codec.encode(source.take(some), threads=self.threads)
-        if isinstance(source, list) and are_plain(source[row] for row in rows.tolist()):
+        if isinstance(source, list) and len(rows) and are_plain([source[rows[0]]]):
             return lambda some: self.codec.encode_examples([source[r] for r in some.tolist()], threads=self.threads)
         return None
 
-    def next_step(self, step: int, records: Records) -> int:
+    def next_step(self, step: int, done: list[Records]) -> int:
         """How many examples to take at once, after so many have become these records."""
-        fitting = self.job.chunk_bytes // (4 * (1 + records.nbytes // max(1, len(records))))
-        return max(1, min(fitting, 4 * step, MOST_EXAMPLES))
+        records = sum(map(len, done))
+        each = sum(some.nbytes for some in done) // max(1, records)
+        return max(1, min(self.job.chunk_bytes // (4 * (1 + each)), 4 * step, self._most))
+
+    def take(self, examples: Iterator[Any], most: int) -> list[Any]:
+        """The next examples of a stream, no more than fit into memory."""
+        some = islice(examples, min(most, self._most))
+        if not self._heavy:
+            return list(some)
+        taken: list[Any] = []
+        room = self.job.chunk_bytes
+        for example in some:
+            taken.append(example)
+            if isinstance(example, dict):
+                room -= self._fixed_bytes + sum(weigh(example.get(name)) for name in self._heavy)
+            if room < 0:
+                break
+        return taken
+
+    def encode_plain(self, examples: list[Any]) -> Records | None:
+        """All of the examples at once, if each is a dict that fits; else someone has to look at them one by one."""
+        try:
+            return self.codec.encode_examples(examples, threads=self.threads)
+        except (PenstockError, TypeError, ValueError, AttributeError):
+            return None
 
     def loaded(
         self, examples: Iterable[tuple[str, int]], load: Callable[[int], Any], place: Callable[[int], str]
@@ -137,7 +164,7 @@ class Encoder:
                 rows += [(f"{key}/{at}", number, part) for at, part in enumerate(parts)]
             else:
                 rows += [(key, number, part) for part in parts]
-            size += sum(weigh(part.get(name)) for part in parts for name in self._heavy)
+            size += sum(self._fixed_bytes + sum(weigh(part.get(name)) for name in self._heavy) for part in parts)
             late = time.monotonic() > deadline
             if rows and (late or size >= self.job.chunk_bytes or len(rows) >= MOST_EXAMPLES):
                 yield self._encoded(rows, place)
@@ -214,5 +241,8 @@ def changed_types(before: Schema, now: Schema) -> str:
     return ", ".join(f"{name} was {old.get(name, 'unknown')}, is {new[name]}" for name in names)
 
 
-def _is_number(node: Field | Schema) -> bool:
-    return isinstance(node, Field) and not node.shape and not node.levels and node.dtype not in ("bytes", "str")
+def _fixed_bytes(node: Field | Schema) -> int | None:
+    """What a value takes in memory, where each takes the same."""
+    if not isinstance(node, Field) or node.levels or node.fixed_count is None or node.numpy_dtype is None:
+        return None
+    return node.fixed_count * node.numpy_dtype.itemsize

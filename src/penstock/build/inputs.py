@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
+from itertools import repeat
+from operator import contains
 from typing import Any
 
 import numpy as np
@@ -119,7 +121,8 @@ def is_complete(source: Any) -> bool:
 
 def are_plain(examples: Iterable[Any]) -> bool:
     """Whether all are dicts that can be stored as they are."""
-    return all(type(example) is dict and KEY not in example for example in examples)
+    examples = examples if isinstance(examples, (list, tuple)) else list(examples)
+    return set(map(type, examples)) <= {dict} and not any(map(contains, examples, repeat(KEY)))
 
 
 def open_stream(source: Any) -> Iterator[Any]:

@@ -34,10 +34,14 @@ class Local:
         return self.workers or default_threads()
 
     @property
+    def worker_memory(self) -> int:
+        """The share of a worker."""
+        return (self.max_memory or _machine_memory() // 4) // self.processes
+
+    @property
     def chunk_bytes(self) -> int:
         """What a worker gathers before it encodes: decoded, encoded and written copies share the budget."""
-        budget = self.max_memory or _machine_memory() // 4
-        return max(1 << 16, min(1 << 22, budget // (8 * self.processes)))
+        return max(1 << 16, min(1 << 22, self.worker_memory // 8))
 
     def map(
         self, function: Function[Shared, Item, Result], shared: Shared, items: Iterable[Item], progress: Progress

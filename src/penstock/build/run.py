@@ -215,7 +215,8 @@ class _Build:
             entries = {name: entry for name, entry in earlier.items() if entry is not None}
             if len(entries) < len(names):
                 self._stage(f"spooling {', '.join(names)}", None)
-                entries = spool_stream(replace(job, firm=job.declared), stream, self._progress)
+                own, threads = replace(job, firm=job.declared), self.engine.processes
+                entries = spool_stream(own, stream, threads, self._progress)
                 for entry in entries.values():
                     self.journal.note("spool", entry)
             for split in [split for split in self.splits if split.name in names]:
@@ -256,7 +257,7 @@ class _Build:
         files = [(self.directory / file["file"], Schema.from_json(file["schema"])) for file in named]
         for entry in entries:
             self._count(Outcome(split.name, entry["file"], ignored=entry["ignored"], bad=entry["bad"]))
-        spooled = Spooled(files)
+        spooled = Spooled(files, self.engine.worker_memory // 4)
         self.splits[self.splits.index(split)] = Split(split.name, spooled, self.options.order, self.options.seed)
         return replace(job, sources={**job.sources, split.name: spooled})
 

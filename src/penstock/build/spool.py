@@ -1,18 +1,19 @@
 """Where the number of examples is not known yet: records are spooled to files, then built from like a source.
 
-A stream is read once. Where an example needs a wider schema than those before it, a new file begins.
+A stream is read once, by the thread that builds; other threads encode what it has given meanwhile, and the records are
+written in its order. Where an example needs a wider schema than those before it, a new file begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, suppress
+from collections import deque
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import reduce
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,11 +25,12 @@ from ..records.codec import Codec
 from ..records.tfrecord import TFRecordReader, TFRecordWriter
 from ..schema import Schema
 from .encoder import FIRST_EXAMPLES, DriftError, Encoder, Job, Outcome
-from .inputs import are_plain, stream_key
+from .inputs import stream_key
 from .streams import Stream
 from .workers import Progress
 
-MOST_OPEN = 32 << 20  # bytes of files that stay open between calls: a reader may hold its file in memory
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 
 def spool_name(split: str, number: int) -> str:
@@ -42,15 +44,37 @@ def spool_file(file: str, schema: Schema, written: Any) -> dict[str, Any]:
     return {"file": file, "schema": schema.to_json(), **counts}
 
 
-def spool_stream(job: Job, stream: Stream, progress: Progress) -> dict[str, dict[str, Any]]:
+def spool_stream(job: Job, stream: Stream, threads: int, progress: Progress) -> dict[str, dict[str, Any]]:
     """Encode a stream into files, those of each split apart, and tell what they are: plain, for the journal."""
+    from concurrent.futures import ThreadPoolExecutor  # importing penstock costs nothing
+
+    coming: deque[tuple[Spool, list[int], list[Any], Future[Records | None]]] = deque()
+    number, step = 0, FIRST_EXAMPLES
     with ExitStack() as opened:
-        spools = {name: opened.enter_context(Spool(job, name, progress)) for name in stream.names}
-        number, step = 0, FIRST_EXAMPLES
-        while chunk := list(islice(stream.examples, step)):
-            for name, (numbers, examples) in stream.by_split(chunk, number).items():
-                step = spools[name].add(numbers, examples, step)
-            number += len(chunk)
+        spools = {name: opened.enter_context(Spool(job, name)) for name in stream.names}
+        pool = opened.enter_context(ThreadPoolExecutor(threads))
+        opened.callback(pool.shutdown, cancel_futures=True)
+        first = spools[stream.names[0]]
+        while True:
+            while len(coming) <= threads and (chunk := first.encoder.take(stream.examples, step)):
+                for name, (numbers, examples) in stream.by_split(chunk, number).items():
+                    spool = spools[name]
+                    coming.append((spool, numbers, examples, pool.submit(spool.encoder.encode_plain, examples)))
+                number += len(chunk)
+            if not coming:
+                break
+            spool, numbers, examples, encoded = coming.popleft()
+            try:
+                written = spool.add(numbers, examples, encoded.result())
+            except DriftError as drift:  # what is encoded by now is so by the narrower schema
+                spool.widen(drift.schema)
+                coming.appendleft((spool, numbers, examples, encoded))
+                for at, (other, numbers, examples, _) in enumerate(coming):
+                    if other is spool:
+                        coming[at] = (spool, numbers, examples, pool.submit(spool.encoder.encode_plain, examples))
+                continue
+            step = spool.encoder.next_step(step, written)
+            progress(sum(map(len, written)), sum(records.nbytes for records in written))
         for name, spool in spools.items():
             if len(spools) > 1 and not spool.seen:
                 raise SchemaError("expected examples in every split, got none", name)
@@ -60,46 +84,63 @@ def spool_stream(job: Job, stream: Stream, progress: Progress) -> dict[str, dict
 class Spool:
     """The files of a split's records while its examples come; another begins with each that needs a wider schema."""
 
-    def __init__(self, job: Job, split: str, progress: Progress) -> None:
+    def __init__(self, job: Job, split: str) -> None:
         self.job = job
         self.split = split
-        self.progress = progress
         self.total = Outcome(split, spool_name(split, 0))
         self.seen = 0
+        self.written = 0  # records in the files before this one
         self.files: list[dict[str, Any]] = []
         self._begin()
 
     def _begin(self) -> None:
-        self.keys: list[str] = []
+        self.keys: list[str] | None = None  # as long as each is the number of its record
+        self.encoder = Encoder(self.job, self.split, self.total)
         self.file = spool_name(self.split, len(self.files))
-        self.writer = TFRecordWriter(self.job.directory / self.file, index=True, sync=True)
+        # What a power cut leaves of it is found out by its checksum: the stream is read again then.
+        self.writer = TFRecordWriter(self.job.directory / self.file, index=True)
 
     def _end(self) -> None:
         self.writer.close()
-        write_keys(self.writer.path, self.keys)
+        write_keys(self.writer.path, self.keys or [])
+        self.written += len(self.writer)
         self.files.append(spool_file(self.file, self.job.schema, self.writer.summary))
 
-    def add(self, numbers: list[int], examples: list[Any], step: int) -> int:
-        """Write examples with their numbers in the stream; returns how many to take next, after `step` of them."""
-        self.seen += len(examples)
-        while True:
-            outcome = Outcome(self.split, self.total.file)
-            encoder = Encoder(self.job, self.split, outcome, threads=None)
+    def widen(self, schema: Schema) -> None:
+        """Begin another file."""
+        self._end()
+        self.job = replace(self.job, schema=schema)
+        self._begin()
+
+    def add(self, numbers: list[int], examples: list[Any], encoded: Records | None) -> list[Records]:
+        """Write examples with their numbers in the stream; if they could not be encoded at once, one by one."""
+        pieces: list[tuple[Records, list[str] | None]]
+        if encoded is not None:
+            pieces = [(encoded, None)]
+        else:
+            before = self.total.ignored, len(self.total.bad)
+            keys = map(stream_key, examples, numbers)
+            load = dict(zip(numbers, examples, strict=True)).__getitem__
             try:
-                pieces = list(_encoded(encoder, numbers, examples))
-                break
-            except DriftError as drift:
-                self._end()
-                self.job = replace(self.job, schema=drift.schema)
-                self._begin()
-        for records, keys in pieces:
+                pieces = [*self.encoder.loaded(zip(keys, numbers, strict=True), load, "example {}".format)]
+            except DriftError:
+                self.total.ignored = before[0]
+                del self.total.bad[before[1] :]
+                raise
+        for records, their_keys in pieces:
+            self._name(numbers, their_keys)
             self.writer.write_records(records)
-            self.keys += keys
-            step = encoder.next_step(step, records)
-            self.progress(len(records), records.nbytes)
-        self.total.ignored += outcome.ignored
-        self.total.bad += outcome.bad
-        return step
+        self.seen += len(examples)
+        return [records for records, _ in pieces]
+
+    def _name(self, numbers: list[int], keys: list[str] | None) -> None:
+        """Keep the keys of the next records, unless all of them are the records' numbers."""
+        first = self.written + len(self.writer)
+        if self.keys is None:
+            if keys is None and numbers[0] == first and numbers[-1] == first + len(numbers) - 1:
+                return
+            self.keys = list(map(str, range(self.written, first)))
+        self.keys += map(str, numbers) if keys is None else keys
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -119,21 +160,15 @@ class Spool:
             self.writer.__exit__(kind, error, traceback)  # which leaves nothing
 
 
-def _encoded(encoder: Encoder, numbers: list[int], examples: list[Any]) -> Iterator[tuple[Records, list[str]]]:
-    if are_plain(examples):
-        with suppress(ValueError, TypeError, AttributeError):  # then one by one, to find the example
-            yield encoder.codec.encode_examples(examples, threads=encoder.threads), list(map(str, numbers))
-            return
-    keys = map(stream_key, examples, numbers)
-    by_number = dict(zip(numbers, examples, strict=True))
-    yield from encoder.loaded(zip(keys, numbers, strict=True), by_number.__getitem__, "example {}".format)
-
-
 class Spooled:
-    """Files of records as one listed source, under a schema that holds what each of them holds."""
+    """Files of records as one listed source, under a schema that holds what each of them holds.
 
-    def __init__(self, files: list[tuple[Path, Schema]]) -> None:
+    most_held  bytes of files that stay open between calls: a reader may hold its file in memory
+    """
+
+    def __init__(self, files: list[tuple[Path, Schema]], most_held: int) -> None:
         self.files = files
+        self.most_held = most_held
         self.schema = reduce(Schema.widen, [schema for _, schema in files])
         self._keys: list[str] | None = None
         self._readers: list[TFRecordReader] | None = None
@@ -166,13 +201,16 @@ class Spooled:
     def keys(self) -> list[str]:
         """The keys that the examples had."""
         if self._keys is None:
-            self._keys = [key for path, _ in self.files for key in read_keys(path)]
+            keys: list[str] = []
+            for reader in self.readers:
+                keys += read_keys(reader.path) or map(str, range(len(keys), len(keys) + len(reader)))
+            self._keys = keys
         return self._keys
 
     @property
     def numbered(self) -> bool:
-        """Whether each key is the example's number."""
-        return self.keys == list(map(str, range(len(self.keys))))
+        """Whether each key is the example's number: then none are kept."""
+        return not any(read_keys(path) for path, _ in self.files)
 
     def key(self, index: int) -> str:
         """The key that an example had."""
@@ -200,7 +238,7 @@ class Spooled:
         return found
 
     def _close_large(self) -> None:
-        if self.nbytes > MOST_OPEN:
+        if self.nbytes > self.most_held:
             self._readers = None
 
     def _file_of(self, rows: Array) -> Array:
