@@ -126,6 +126,30 @@ impl Column {
         }
     }
 
+    /// How many bytes of memory it takes.
+    pub fn bytes(&self) -> usize {
+        let splits = |splits: &Option<Vec<i64>>| splits.as_ref().map_or(0, |splits| 8 * splits.len());
+        let present = self.present.as_ref().map_or(0, Vec::len);
+        self.values.bytes().len() + splits(&self.value_splits) + splits(&self.row_splits) + present
+    }
+
+    /// Puts the rows of another column of the same kind behind its own.
+    pub fn join(&mut self, other: &Column) {
+        fn join_splits(splits: &mut Option<Vec<i64>>, other: &Option<Vec<i64>>) {
+            if let (Some(splits), Some(other)) = (splits, other) {
+                let end = splits.last().copied().unwrap_or(0);
+                splits.extend(other.iter().skip(1).map(|split| end + split));
+            }
+        }
+        let Column { values, value_splits, row_splits, present } = other;
+        self.values.grow(values.bytes().len()).copy_from_slice(values.bytes());
+        join_splits(&mut self.value_splits, value_splits);
+        join_splits(&mut self.row_splits, row_splits);
+        if let (Some(mine), Some(present)) = (&mut self.present, present) {
+            mine.extend_from_slice(present);
+        }
+    }
+
     /// Makes room for `rows` rows in all, judging by the `done` that are there, so that it need not grow again and again.
     pub fn expect(&mut self, done: usize, rows: usize) {
         fn enlarge<T: Copy>(used: &mut Vec<T>, spare: &Spare<T>, done: usize, rows: usize) {

@@ -1,71 +1,103 @@
-//! A running epoch: read, check, decode and batch on threads of its own, a bounded way ahead of whoever takes the batches.
+//! A running epoch: order, read, check, decode and batch on threads of its own, a bounded way ahead of whoever takes the
+//! batches.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::columns::Column;
+use crate::batches::{Batch, Decoder, Rows, Spent, Tools};
 use crate::error::{Error, Result};
-use crate::example::walk;
-use crate::plan::Plan;
-use crate::queue::{CloseOnPanic, Queue, Taken};
-use crate::shard::Shard;
+use crate::order::{Order, MAX_LENGTH};
+use crate::queue::{CloseOnPanic, Limits, Queue, Taken};
 
 /// Threads take work in runs of whole batches of about this many bytes: enough that handing over costs little.
 const RUN_BYTES: u64 = 1 << 20;
 
-/// Within a batch, about this many bytes are read, checked and decoded at a time: little enough for a core's cache.
-const PIECE_BYTES: u64 = 1 << 18;
+/// So many runs fit into the budget, at least.
+const RUNS: u64 = 4;
 
-/// Which records, in batches of what size, on how many threads.
+/// What to read, in batches of what size, on how many threads.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The records to read, in order.
-    pub records: Range<usize>,
-    /// Records per batch.
+    /// Which record comes where.
+    pub order: Order,
+    /// In this epoch.
+    pub epoch: u64,
+    /// From this position on.
+    pub start: u64,
+    /// To before this one, or to the end.
+    pub stop: Option<u64>,
+    /// Positions per batch.
     pub batch: usize,
     /// Whether a last, smaller batch is left out.
     pub drop_remainder: bool,
     /// Threads that read and decode.
     pub threads: usize,
+    /// The bytes of batches that may wait to be taken.
+    pub budget: usize,
 }
 
-/// A batch: its columns, and how many rows they have.
-pub type Batch = (Vec<Column>, usize);
+/// Where the time of a feed went, and what came of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    /// The time of its threads.
+    pub spent: Spent,
+    /// How long threads waited for room.
+    pub full: Duration,
+    /// How long batches were waited for.
+    pub empty: Duration,
+    /// How many records were given out.
+    pub records: u64,
+    /// The bytes of their frames.
+    pub bytes: u64,
+    /// How many batches were given out.
+    pub batches: u64,
+}
 
-type Batches = Result<Vec<Batch>>;
+/// A batch with the position of its first row.
+pub type Placed = (u64, Batch);
 
-/// Batches of columns, in order.
+type Run = Result<Vec<Placed>>;
+
+/// Batches, in order.
 pub struct Feed {
-    queue: Arc<Queue<Batches>>,
+    queue: Arc<Queue<Run>>,
+    work: Arc<Work>,
     threads: Vec<JoinHandle<()>>,
-    run: std::vec::IntoIter<Batch>,
+    run: std::vec::IntoIter<Placed>,
+    stats: Stats,
     process: u32,
 }
 
 impl Feed {
     /// Starts the threads.
-    pub fn start(shard: Arc<Shard>, plan: Arc<Plan>, options: Options) -> Result<Feed> {
-        let Options { records, batch, drop_remainder, threads } = options;
+    pub fn start(decoder: Decoder, options: Options) -> Result<Feed> {
+        let Options { order, epoch, start, stop, batch, drop_remainder, threads, budget } = options;
         if batch == 0 || threads == 0 {
             return Err(Error::usage("expected at least one record a batch and one thread"));
         }
-        if records.end > shard.len() || records.start > records.end {
-            return Err(Error::usage(format!("expected records within 0..{}, got {records:?}", shard.len())));
+        let length = order.length().unwrap_or(MAX_LENGTH);
+        let stop = stop.unwrap_or(length);
+        if start > stop || stop > length {
+            return Err(Error::usage(format!("expected positions within 0..{length}, got {start}..{stop}")));
         }
-        let records = if drop_remainder { records.start..records.end - records.len() % batch } else { records };
-        let queue = Arc::new(Queue::new(threads * 2));
-        let next = Arc::new(Mutex::new(records.start));
-        let work = Arc::new(Work { shard, plan, batch, end: records.end });
+        let stop = if drop_remainder { stop - (stop - start) % batch as u64 } else { stop };
+        let queue = Arc::new(Queue::new(Limits { ahead: usize::MAX, at_first: threads, bytes: budget }));
+        let progress = Mutex::new(Progress { next: start, ..Progress::default() });
+        let share = budget as u64 / RUNS.max(2 * threads as u64);
+        let work = Arc::new(Work { decoder, order, epoch, stop, batch, ramp: threads, share, progress });
         let threads = (0..threads)
             .map(|_| {
-                let (queue, next, work) = (queue.clone(), next.clone(), work.clone());
-                std::thread::Builder::new().name("penstock-feed".into()).spawn(move || work.run(&queue, &next))
+                let (queue, work) = (queue.clone(), work.clone());
+                std::thread::Builder::new().name("penstock-feed".into()).spawn(move || work.run(&queue))
             })
             .collect::<std::io::Result<Vec<_>>>();
         match threads {
-            Ok(threads) => Ok(Feed { queue, threads, run: Vec::new().into_iter(), process: std::process::id() }),
+            Ok(threads) => {
+                let process = std::process::id();
+                Ok(Feed { queue, work, threads, run: Vec::new().into_iter(), stats: Stats::default(), process })
+            }
             Err(error) => {
                 queue.close();
                 Err(Error::io("starting a thread failed", &error))
@@ -74,25 +106,46 @@ impl Feed {
     }
 
     /// The next batch, waiting for it at most `patience`.
-    pub fn take(&mut self, patience: Duration) -> Result<Taken<Batch>> {
-        if self.process != std::process::id() {
-            let message = "expected to be used by the process that started it, got a fork of that";
-            return Err(Error::usage(message).advise("Start iterating in the child process."));
-        }
+    pub fn take(&mut self, patience: Duration) -> Result<Taken<Placed>> {
+        self.check_process()?;
         loop {
-            if let Some(batch) = self.run.next() {
-                return Ok(Taken::Item(batch));
+            if let Some((position, batch)) = self.run.next() {
+                self.queue.release(batch.bytes());
+                self.stats.records += batch.rows as u64;
+                self.stats.bytes += batch.frame_bytes;
+                self.stats.batches += 1;
+                return Ok(Taken::Item((position, batch)));
             }
-            match self.queue.take(patience) {
+            let began = Instant::now();
+            let taken = self.queue.take(patience);
+            self.stats.empty += began.elapsed();
+            match taken {
                 Taken::Item(Ok(run)) => self.run = run.into_iter(),
                 Taken::Item(Err(error)) => {
                     self.queue.close();
                     return Err(error);
                 }
                 Taken::NotYet => return Ok(Taken::NotYet),
+                Taken::End if self.queue.is_broken() => {
+                    return Err(Error::usage("expected a feed's threads to end after its last batch, got one before"));
+                }
                 Taken::End => return Ok(Taken::End),
             }
         }
+    }
+
+    /// Where the time went so far.
+    pub fn stats(&self) -> Result<Stats> {
+        self.check_process()?;
+        Ok(Stats { spent: self.work.progress().spent, full: self.queue.full(), ..self.stats })
+    }
+
+    fn check_process(&self) -> Result<()> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        let message = "expected to be used by the process that started it, got a fork of that";
+        Err(Error::usage(message).advise("Start iterating in the child process."))
     }
 }
 
@@ -113,147 +166,242 @@ impl Drop for Feed {
 
 /// What the threads share.
 struct Work {
-    shard: Arc<Shard>,
-    plan: Arc<Plan>,
+    decoder: Decoder,
+    order: Order,
+    epoch: u64,
+    stop: u64,
     batch: usize,
-    end: usize,
+    /// After so many runs, runs may be twice as long: the first batch is there soon.
+    ramp: usize,
+    /// The bytes of batches that a run may have.
+    share: u64,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    /// The position that the next run begins at.
+    next: u64,
+    /// What was read and made so far, to judge what is to come.
+    positions: u64,
+    frame_bytes: u64,
+    bytes: u64,
+    spent: Spent,
 }
 
 impl Work {
-    fn run(&self, queue: &Queue<Batches>, next: &Mutex<usize>) {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, queue: &Queue<Run>) {
         let _guard = CloseOnPanic(queue);
-        let mut buffer = Vec::new();
-        loop {
-            let (number, records) = {
-                // Numbers and records are given out together, so that their orders agree.
-                let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
-                let Some(number) = queue.claim() else { return };
-                let records = self.next_run(*next);
-                if records.is_empty() {
-                    queue.end_at(number);
-                    return;
-                }
-                *next = records.end;
-                (number, records)
-            };
-            queue.deliver(number, self.decode(records, &mut buffer));
-        }
-    }
-
-    /// Whole batches from `start` on, of about [`RUN_BYTES`] in all.
-    fn next_run(&self, start: usize) -> Range<usize> {
-        let fits = self.fitting(start..self.end, RUN_BYTES);
-        let batches = (fits / self.batch).max(1);
-        start..start.saturating_add(batches.saturating_mul(self.batch)).min(self.end)
-    }
-
-    fn decode(&self, records: Range<usize>, buffer: &mut Vec<u8>) -> Batches {
-        let mut batches = Vec::with_capacity(records.len().div_ceil(self.batch));
-        let mut start = records.start;
-        while start < records.end {
-            let end = (start + self.batch).min(records.end);
-            batches.push((self.decode_batch(start..end, buffer)?, end - start));
-            start = end;
-        }
-        Ok(batches)
-    }
-
-    /// A batch is read and decoded in pieces that stay in a core's cache from one step to the next.
-    fn decode_batch(&self, records: Range<usize>, buffer: &mut Vec<u8>) -> Result<Vec<Column>> {
-        let mut columns: Vec<Column> = self.plan.specs().iter().map(Column::empty).collect();
-        let mut start = records.start;
-        while start < records.end {
-            let piece = start..start + self.fitting(start..records.end, PIECE_BYTES).max(1);
-            let place = |error: Error| self.shard.place(error.renumbered(|row| start as u64 + row));
-            let frames = self.shard.frames(piece.clone(), buffer)?;
-            let data = self.shard.records(piece.clone(), frames)?;
-            let walked = walk(&self.plan, data.iter().copied()).map_err(place)?;
-            for (number, column) in columns.iter_mut().enumerate() {
-                walked.append(number, column).map_err(place)?;
-                column.expect(piece.end - records.start, records.len());
+        let mut pulse = |_| match queue.is_closed() {
+            true => Err(Error::usage("expected a running feed, got one that was closed")),
+            false => Ok(()),
+        };
+        let mut tools = Tools::new(&mut pulse);
+        while let Some((number, positions)) = queue.claim(|number| self.next_run(number)) {
+            let count = positions.end - positions.start;
+            let run = self.decode(positions, &mut tools);
+            let (mut bytes, mut frame_bytes) = (0, 0);
+            for (_, batch) in run.iter().flatten() {
+                bytes += batch.bytes();
+                frame_bytes += batch.frame_bytes;
             }
-            start = piece.end;
+            {
+                let mut progress = self.progress();
+                progress.positions += count;
+                progress.frame_bytes += frame_bytes;
+                progress.bytes += bytes as u64;
+                progress.spent += std::mem::take(&mut tools.spent);
+            }
+            queue.deliver(number, run, bytes);
         }
-        Ok(columns)
     }
 
-    /// How many of the records have their frames within the first `bytes` bytes.
-    fn fitting(&self, records: Range<usize>, bytes: u64) -> usize {
-        let offsets = &self.shard.offsets()[records.start..=records.end];
-        let limit = offsets[0].saturating_add(bytes);
-        offsets.partition_point(|&offset| offset <= limit) - 1
+    /// The positions of the next run: whole batches of about [`RUN_BYTES`] in all, few at first.
+    fn next_run(&self, number: usize) -> Option<Range<u64>> {
+        let mut progress = self.progress();
+        let start = progress.next;
+        if start >= self.stop {
+            return None;
+        }
+        let fit = |most: u64, bytes: u64| {
+            let positions = u128::from(most) * u128::from(progress.positions) / u128::from(bytes.max(1));
+            u64::try_from(positions).unwrap_or(u64::MAX) / self.batch as u64
+        };
+        let batches = fit(RUN_BYTES, progress.frame_bytes)
+            .min(fit(self.share, progress.bytes))
+            .min(1 << (number / self.ramp).min(20))
+            .max(1);
+        let end = start.saturating_add(batches.saturating_mul(self.batch as u64)).min(self.stop);
+        progress.next = end;
+        Some(start..end)
+    }
+
+    fn decode(&self, positions: Range<u64>, tools: &mut Tools<'_>) -> Run {
+        let began = Instant::now();
+        let mut places: Vec<u64> = positions.clone().collect();
+        let mut numbers = places.clone();
+        self.order.apply(self.epoch, &mut numbers);
+        self.order.places(&mut places);
+        tools.spent.read += began.elapsed();
+        let rows = Rows { numbers: &numbers, places: &places, epoch: self.epoch };
+        let batches = self.decoder.batches(rows, self.batch, tools)?;
+        Ok(positions.step_by(self.batch).zip(batches).collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encode::{Batch, Input, Values};
-    use crate::plan::{spec, Dtype};
-    use crate::shard::Sidecar;
+    use crate::encode::{self, Input, Values};
+    use crate::plan::{spec, Dtype, Plan};
+    use crate::shards::{Shards, Source};
 
-    fn shard(rows: usize) -> (tempfile::TempDir, Arc<Shard>, Arc<Plan>) {
+    /// Shards of so many rows, numbered through.
+    fn shards(rows: &[usize]) -> (tempfile::TempDir, Arc<Shards>, Arc<Plan>) {
         let plan = Plan::new(vec![spec("n", Dtype::Int64, Some(1))]).unwrap();
-        let data: Vec<u8> = (0..rows as i64).flat_map(i64::to_le_bytes).collect();
-        let inputs = [Input { values: Values::Numbers(&data), row_splits: None, present: None }];
-        let frames = Batch::new(&plan, &inputs, rows).unwrap().encode(0..rows, Vec::new()).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a");
-        std::fs::write(&path, frames.bytes()).unwrap();
-        let shard = Shard::open(&path, Sidecar::Ignore, &mut |_| Ok(())).unwrap();
-        (folder, Arc::new(shard), Arc::new(plan))
+        let mut first = 0;
+        let mut sources = Vec::new();
+        for (shard, &rows) in rows.iter().enumerate() {
+            let data: Vec<u8> = (first..first + rows as i64).flat_map(i64::to_le_bytes).collect();
+            let inputs = [Input { values: Values::Numbers(&data), row_splits: None, present: None }];
+            let frames = encode::Batch::new(&plan, &inputs, rows).unwrap().encode(0..rows, Vec::new()).unwrap();
+            let path = folder.path().join(shard.to_string());
+            std::fs::write(&path, frames.bytes()).unwrap();
+            sources.push(Source { path, records: rows as u64, sidecar: None });
+            first += rows as i64;
+        }
+        (folder, Arc::new(Shards::new(sources).unwrap()), Arc::new(plan))
     }
 
-    fn numbers(mut feed: Feed) -> Vec<Vec<i64>> {
-        let mut out = Vec::new();
-        loop {
-            match feed.take(Duration::from_secs(60)).unwrap() {
-                Taken::Item((batch, _)) => {
-                    out.push(
-                        batch[0].values.bytes().chunks(8).map(|b| i64::from_le_bytes(b.try_into().unwrap())).collect(),
-                    );
+    fn decoder(shards: &Arc<Shards>, plan: &Arc<Plan>) -> Decoder {
+        Decoder { shards: shards.clone(), plan: plan.clone(), images: None, skip: false }
+    }
+
+    fn options(order: Order, batch: usize, threads: usize) -> Options {
+        Options { order, epoch: 2, start: 0, stop: None, batch, drop_remainder: false, threads, budget: 1 << 22 }
+    }
+
+    fn next(feed: &mut Feed) -> Option<(u64, Vec<i64>)> {
+        match feed.take(Duration::from_secs(60)).unwrap() {
+            Taken::Item((position, batch)) => {
+                let number = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().unwrap());
+                Some((position, batch.columns[0].values.bytes().chunks(8).map(number).collect()))
+            }
+            Taken::End => None,
+            Taken::NotYet => panic!("waited a minute"),
+        }
+    }
+
+    fn all(mut feed: Feed) -> Vec<Vec<i64>> {
+        std::iter::from_fn(|| next(&mut feed)).map(|(_, numbers)| numbers).collect()
+    }
+
+    #[test]
+    fn batches_come_in_order_for_any_number_of_threads() {
+        let (_folder, shards, plan) = shards(&[30_000, 1, 0, 70_002]);
+        let span = Order::span(5, 100_003).unwrap();
+        let window = span.shuffle(3, Some(5000)).unwrap();
+        for order in [span.clone(), window, span.shuffle(1, None).unwrap().slice(1, None, 3, false).unwrap()] {
+            let mut numbers = vec![0; order.length().unwrap() as usize];
+            order.numbers(2, 0, &mut numbers).unwrap();
+            let numbers: Vec<i64> = numbers.into_iter().map(|number| number as i64).collect();
+            for threads in [1, 2, 5] {
+                for (batch, drop_remainder) in [(7, false), (256, true), (99_998, false), (200_000, true)] {
+                    let options = Options { drop_remainder, ..options(order.clone(), batch, threads) };
+                    let got = all(Feed::start(decoder(&shards, &plan), options).unwrap());
+                    let mut expected: Vec<Vec<i64>> = numbers.chunks(batch).map(<[i64]>::to_vec).collect();
+                    if drop_remainder {
+                        expected.retain(|rows| rows.len() == batch);
+                    }
+                    assert!(got == expected, "batch {batch}, threads {threads}");
                 }
-                Taken::End => return out,
-                Taken::NotYet => panic!("waited a minute"),
             }
         }
     }
 
     #[test]
-    fn batches_come_in_order_for_any_number_of_threads() {
-        let (_folder, shard, plan) = shard(100_003);
-        for threads in [1, 2, 5] {
-            for (batch, drop_remainder) in [(7, false), (256, true), (100_003, false), (200_000, true)] {
-                let options = Options { records: 5..100_003, batch, drop_remainder, threads };
-                let got = numbers(Feed::start(shard.clone(), plan.clone(), options).unwrap());
-                let all: Vec<i64> = (5..100_003).collect();
-                let mut expected: Vec<Vec<i64>> = all.chunks(batch).map(<[i64]>::to_vec).collect();
-                if drop_remainder {
-                    expected.retain(|rows| rows.len() == batch);
-                }
-                assert_eq!(got, expected, "batch {batch}, threads {threads}");
+    fn a_part_of_an_order_is_that_part() {
+        let (_folder, shards, plan) = shards(&[100, 100]);
+        let order = Order::span(0, 200).unwrap().shuffle(1, None).unwrap().repeat(None).unwrap();
+        let whole = Options { stop: Some(900), ..options(order.clone(), 10, 2) };
+        let part = Options { start: 250, ..whole.clone() };
+        let whole = all(Feed::start(decoder(&shards, &plan), whole).unwrap());
+        assert_eq!(all(Feed::start(decoder(&shards, &plan), part).unwrap()), whole[25..]);
+        let mut ever = Feed::start(decoder(&shards, &plan), options(order, 10, 2)).unwrap();
+        assert_eq!((0..90).map(|_| next(&mut ever).unwrap().1).collect::<Vec<_>>(), whole);
+        assert_eq!(next(&mut ever).unwrap().0, 900);
+    }
+
+    #[test]
+    fn what_waits_stays_within_the_budget() {
+        let (_folder, shards, plan) = shards(&[200_000]);
+        for (budget, most) in [(0, 8000), (40_000, 40_000), (1 << 20, 1 << 20)] {
+            let order = Order::span(0, 200_000).unwrap();
+            let options = Options { budget, ..options(order, 1000, 2) };
+            let mut feed = Feed::start(decoder(&shards, &plan), options).unwrap();
+            for _ in 0..3 {
+                std::thread::sleep(Duration::from_millis(50));
+                let waiting = feed.queue.waiting();
+                assert!(waiting <= most.max(2 * 8000), "{waiting} of {budget}");
+                next(&mut feed).unwrap();
             }
+            assert_eq!(all(feed).concat().len(), 197_000);
         }
     }
 
     #[test]
     fn a_feed_that_is_dropped_ends_its_threads() {
-        let (_folder, shard, plan) = shard(50_000);
+        let (_folder, shards, plan) = shards(&[50_000]);
         for _ in 0..20 {
-            let options = Options { records: 0..50_000, batch: 10, drop_remainder: false, threads: 3 };
-            let mut feed = Feed::start(shard.clone(), plan.clone(), options).unwrap();
-            assert!(matches!(feed.take(Duration::from_secs(60)).unwrap(), Taken::Item(_)));
+            let order = Order::span(0, 50_000).unwrap().shuffle(0, None).unwrap();
+            let mut feed = Feed::start(decoder(&shards, &plan), options(order, 10, 3)).unwrap();
+            assert!(next(&mut feed).is_some());
         }
-        assert_eq!(Arc::strong_count(&shard), 1);
+        assert_eq!(Arc::strong_count(&shards), 1);
     }
 
     #[test]
     fn an_error_names_the_record() {
-        let (_folder, shard, _) = shard(1000);
+        let (_folder, shards, _) = shards(&[5, 1000]);
         let plan = Arc::new(Plan::new(vec![spec("other", Dtype::Int64, Some(1))]).unwrap());
-        let options = Options { records: 10..1000, batch: 10, drop_remainder: false, threads: 2 };
-        let error = Feed::start(shard, plan, options).unwrap().take(Duration::from_secs(60)).unwrap_err();
-        assert_eq!((error.record(), error.field()), (Some(10), Some("other")));
-        assert!(error.offset().is_some() && error.path().is_some());
+        let options = options(Order::span(10, 1000).unwrap(), 10, 2);
+        let mut feed = Feed::start(decoder(&shards, &plan), options).unwrap();
+        let error = feed.take(Duration::from_secs(60)).unwrap_err();
+        assert_eq!((error.record(), error.field()), (Some(5), Some("other")));
+        assert!(error.offset().is_some() && error.path().is_some_and(|path| path.ends_with("1")));
+        assert!(matches!(feed.take(Duration::from_secs(60)), Ok(Taken::End)));
+    }
+
+    #[test]
+    fn bad_records_are_left_out_and_reported() {
+        let (folder, shards, plan) = shards(&[10, 1000]);
+        let path = folder.path().join("1");
+        let mut bytes = std::fs::read(&path).unwrap();
+        for record in [20, 21, 500] {
+            bytes[shards.shard(1, &mut |_| Ok(())).unwrap().offsets()[record] as usize + 15] ^= 1;
+        }
+        std::fs::write(&path, bytes).unwrap();
+        for batch in [1, 7, 100, 2000] {
+            let decoder = Decoder { skip: true, ..decoder(&shards, &plan) };
+            let order = Order::span(0, 1010).unwrap().slice(4, None, 1, false).unwrap();
+            let mut feed = Feed::start(decoder, options(order, batch, 2)).unwrap();
+            let (mut numbers, mut skipped, mut rows) = (Vec::new(), Vec::new(), 0);
+            while let Taken::Item((position, batch)) = feed.take(Duration::from_secs(60)).unwrap() {
+                rows += batch.rows + batch.skipped.len();
+                for bad in batch.skipped {
+                    skipped.push((position + bad.row as u64, bad.number));
+                    assert!(bad.error.record() == Some(bad.number - 10) && bad.error.path().is_some());
+                }
+                numbers.extend_from_slice(bytemuck::cast_slice::<u8, i64>(batch.columns[0].values.bytes()));
+            }
+            assert_eq!(skipped, [(26, 30), (27, 31), (506, 510)]);
+            assert!(numbers.into_iter().eq((4..1010).filter(|number| ![30, 31, 510].contains(number))));
+            assert_eq!(rows, 1006);
+        }
     }
 }

@@ -6,11 +6,13 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 
 use crate::crc;
 use crate::error::{Error, Kind, Result};
 use crate::frames::HEADER;
 use crate::inflate::{Compression, Stream};
+use crate::recent::{Recent, Slot};
 
 /// What is read at a time where all of a file is.
 pub(crate) const WINDOW: usize = 1 << 20;
@@ -40,10 +42,15 @@ fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> std::io::R
     Ok(())
 }
 
+/// How many files a process keeps open: below what any system allows. The others are opened again when they are read.
+const MOST_OPEN: u64 = 200;
+
+static OPEN: Recent<File> = Recent::new(MOST_OPEN);
+
 /// A file opened for positioned reads.
 #[derive(Debug)]
 pub struct Plain {
-    file: File,
+    file: Slot<File>,
     path: PathBuf,
     size: u64,
 }
@@ -58,7 +65,9 @@ impl Plain {
             let what = if metadata.is_dir() { "a directory" } else { "something else" };
             return Err(Error::new(Kind::Io(None), format!("expected a file, got {what}")).in_file(path));
         }
-        Ok(Plain { file, path: path.to_path_buf(), size: metadata.len() })
+        let slot = Slot::default();
+        OPEN.keep(&slot, file, 1);
+        Ok(Plain { file: slot, path: path.to_path_buf(), size: metadata.len() })
     }
 
     /// The size when it was opened.
@@ -71,9 +80,31 @@ impl Plain {
         &self.path
     }
 
+    fn read_exact_at(&self, out: &mut [u8], offset: u64) -> std::io::Result<()> {
+        if let Some(file) = self.file.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            return read_exact_at(file, out, offset);
+        }
+        let file = File::open(&self.path)?;
+        let size = file.metadata()?.len();
+        if size != self.size {
+            let message = format!("expected the file of {} bytes that was opened before, got {size} bytes", self.size);
+            return Err(std::io::Error::other(message));
+        }
+        let read = read_exact_at(&file, out, offset);
+        OPEN.keep(&self.file, file, 1);
+        read
+    }
+
+    /// Lets go of the file until it is read again.
+    pub(crate) fn rest(&self) {
+        if let Ok(mut file) = self.file.try_write() {
+            *file = None;
+        }
+    }
+
     /// Fills `out` from `offset` on.
     pub fn read_at(&self, out: &mut [u8], offset: u64) -> Result<()> {
-        read_exact_at(&self.file, out, offset).map_err(|error| {
+        self.read_exact_at(out, offset).map_err(|error| {
             let error = match error.kind() {
                 std::io::ErrorKind::UnexpectedEof => Error::corrupt(format!(
                     "expected {} bytes here, got the end of the file: it was truncated after it was opened",
@@ -123,7 +154,7 @@ impl Read for Positioned<'_> {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
         let left = self.file.size - self.offset;
         let count = out.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        read_exact_at(&self.file.file, &mut out[..count], self.offset)?;
+        self.file.read_exact_at(&mut out[..count], self.offset)?;
         self.offset += count as u64;
         Ok(count)
     }

@@ -3,7 +3,7 @@
 use highway::{HighwayHash, HighwayHasher, Key};
 
 /// "PENSTOCK": sets these hashes apart from other uses of the same function.
-const DOMAIN: u64 = u64::from_le_bytes(*b"PENSTOCK");
+pub(crate) const DOMAIN: u64 = u64::from_le_bytes(*b"PENSTOCK");
 
 /// Hashes the keys of a split's examples, and the bytes of records.
 #[derive(Clone, Copy, Debug)]

@@ -56,7 +56,7 @@ impl Held {
     }
 
     /// The whole file, if it is held; it is from when `length` more bytes make it worth it.
-    fn content(&self, length: u64) -> Option<&Vec<u8>> {
+    pub fn content(&self, length: u64) -> Option<&[u8]> {
         if let Some(content) = self.content.get() {
             return Some(content);
         }
@@ -78,7 +78,8 @@ impl Held {
             HELD.fetch_sub(size, Ordering::Relaxed);
             return None;
         }
-        self.content.get()
+        self.file.rest();
+        self.content.get().map(Vec::as_slice)
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! FORMAT.md has the sidecar's layout. All numbers are little endian.
 
+use std::path::Path;
+
 use crate::crc;
 use crate::error::{Error, Kind, Result};
 use crate::frames::OVERHEAD;
@@ -67,6 +69,12 @@ impl Index {
         let crc = crc::crc32c(&out);
         out.extend_from_slice(&crc.to_le_bytes());
         out
+    }
+
+    /// Reads a sidecar.
+    pub fn read(path: &Path) -> Result<Index> {
+        let bytes = std::fs::read(path).map_err(|error| Error::io("reading the index failed", &error).in_file(path))?;
+        Index::from_bytes(&bytes).map_err(|error| error.in_file(path))
     }
 
     /// Reads a sidecar's bytes; whatever they are, the result is an index or an error.

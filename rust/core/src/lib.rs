@@ -4,6 +4,7 @@
 //! read out of bounds or allocate more than the input warrants.
 #![forbid(unsafe_code)]
 
+pub mod batches;
 pub mod columns;
 pub mod convert;
 pub mod crc;
@@ -15,17 +16,23 @@ pub mod example;
 pub mod feed;
 pub mod file;
 pub mod frames;
+pub mod gather;
 pub mod hash;
 pub mod held;
 pub mod image;
 pub mod index;
 pub mod inflate;
+pub mod mix;
+pub mod order;
+pub mod permutation;
 pub mod plan;
 pub mod publish;
 pub mod queue;
+mod recent;
 pub mod salvage;
 pub mod sequence;
 pub mod shard;
+pub mod shards;
 pub mod wire;
 pub mod writer;
 mod zlib;

@@ -13,7 +13,18 @@ pub struct Queue<T> {
     state: Mutex<State<T>>,
     room: Condvar,
     ready: Condvar,
-    ahead: usize,
+    limits: Limits,
+}
+
+/// How far ahead of whoever takes them results are made; one is always.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How many are claimed and not taken.
+    pub ahead: usize,
+    /// How many are claimed before the size of any is known.
+    pub at_first: usize,
+    /// The bytes of those that are made, and of those that are in the making if they are as large as others were.
+    pub bytes: usize,
 }
 
 struct State<T> {
@@ -22,9 +33,18 @@ struct State<T> {
     /// The next number to be taken; `done[0]` is its result.
     taken: usize,
     done: VecDeque<Option<T>>,
+    /// How many are made, and the size of the largest.
+    made: usize,
+    largest: usize,
+    /// The bytes of results that are made and not used yet.
+    waiting: usize,
+    closed: bool,
+    /// A thread that worked for it panicked.
+    broken: bool,
     /// How many results there will be, once known.
     end: Option<usize>,
-    closed: bool,
+    /// How long threads waited for room.
+    full: Duration,
 }
 
 /// What [`Queue::take`] found.
@@ -39,10 +59,21 @@ pub enum Taken<T> {
 }
 
 impl<T> Queue<T> {
-    /// At most `ahead` results are claimed and not taken.
-    pub fn new(ahead: usize) -> Self {
-        let state = State { claimed: 0, taken: 0, done: VecDeque::new(), end: None, closed: false };
-        Queue { state: Mutex::new(state), room: Condvar::new(), ready: Condvar::new(), ahead: ahead.max(1) }
+    /// A queue without results yet.
+    pub fn new(limits: Limits) -> Self {
+        let state = State {
+            claimed: 0,
+            taken: 0,
+            done: VecDeque::new(),
+            made: 0,
+            largest: 0,
+            waiting: 0,
+            closed: false,
+            broken: false,
+            end: None,
+            full: Duration::ZERO,
+        };
+        Queue { state: Mutex::new(state), room: Condvar::new(), ready: Condvar::new(), limits }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
@@ -50,31 +81,42 @@ impl<T> Queue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next number to work on, as soon as there is room; `None` when there is nothing more to do.
-    pub fn claim(&self) -> Option<usize> {
-        let mut state = self.lock();
-        loop {
-            if state.closed || state.end.is_some_and(|end| state.claimed >= end) {
-                return None;
-            }
-            if state.claimed - state.taken < self.ahead {
-                state.claimed += 1;
-                state.done.push_back(None);
-                return Some(state.claimed - 1);
-            }
-            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+    fn has_room(&self, state: &State<T>) -> bool {
+        let ahead = state.claimed - state.taken;
+        if ahead == 0 {
+            return true;
         }
+        let making = state.claimed - state.made;
+        let expected = state.waiting.saturating_add(state.largest.saturating_mul(making + 1));
+        ahead < self.limits.ahead && expected <= self.limits.bytes && (state.made > 0 || ahead < self.limits.at_first)
     }
 
-    /// Hands in the result of a claimed number.
-    pub fn deliver(&self, number: usize, result: T) {
+    /// The next number to work on and what `cut` gives for it, as soon as there is room; `None` when there is nothing more
+    /// to do, because `cut` gave nothing or the queue is closed. `cut` is called for one number after the other.
+    pub fn claim<W>(&self, cut: impl FnOnce(usize) -> Option<W>) -> Option<(usize, W)> {
         let mut state = self.lock();
-        let Some(slot) = number.checked_sub(state.taken) else { return };
-        if let Some(place) = state.done.get_mut(slot) {
-            *place = Some(result);
+        let over = |state: &State<T>| state.closed || state.end.is_some_and(|end| state.claimed >= end);
+        while !over(&state) && !self.has_room(&state) {
+            let began = Instant::now();
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.full += began.elapsed();
         }
-        if slot == 0 {
-            self.ready.notify_one();
+        if over(&state) {
+            return None;
+        }
+        let work = cut(state.claimed);
+        match work {
+            Some(work) => {
+                state.claimed += 1;
+                state.done.push_back(None);
+                Some((state.claimed - 1, work))
+            }
+            None => {
+                let end = state.claimed;
+                drop(state);
+                self.end_at(end);
+                None
+            }
         }
     }
 
@@ -86,10 +128,31 @@ impl<T> Queue<T> {
         self.ready.notify_one();
     }
 
-    /// Whether all results there will ever be have been taken.
-    fn complete(&self) -> bool {
-        let state = self.lock();
-        !state.closed && state.end.is_some_and(|end| state.taken >= end)
+    /// Hands in the result of a claimed number, and how many bytes it has.
+    pub fn deliver(&self, number: usize, result: T, bytes: usize) {
+        let mut state = self.lock();
+        let Some(slot) = number.checked_sub(state.taken) else { return };
+        state.made += 1;
+        state.largest = state.largest.max(bytes);
+        state.waiting += bytes;
+        if let Some(place) = state.done.get_mut(slot) {
+            *place = Some(result);
+        }
+        if slot == 0 {
+            self.ready.notify_one();
+        }
+        if state.made == 1 {
+            self.room.notify_all();
+        }
+    }
+
+    /// Says that so many bytes of results that were taken are used: there is room for others.
+    pub fn release(&self, bytes: usize) {
+        let mut state = self.lock();
+        state.waiting = state.waiting.saturating_sub(bytes);
+        if self.has_room(&state) {
+            self.room.notify_one();
+        }
     }
 
     /// Ends the work: claims find nothing, takes find the end.
@@ -99,18 +162,49 @@ impl<T> Queue<T> {
         self.ready.notify_one();
     }
 
+    /// Whether all results there will ever be have been taken.
+    fn is_complete(&self) -> bool {
+        let state = self.lock();
+        !state.closed && state.end.is_some_and(|end| state.taken >= end)
+    }
+
+    /// Whether it was closed because a thread that worked for it panicked.
+    pub fn is_broken(&self) -> bool {
+        self.lock().broken
+    }
+
+    /// Whether the work was ended.
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// The bytes of results that are made and not used yet.
+    pub fn waiting(&self) -> usize {
+        self.lock().waiting
+    }
+
+    /// How long threads waited for room, all of them together.
+    pub fn full(&self) -> Duration {
+        self.lock().full
+    }
+
     /// The next result in order, waiting for it at most `patience`.
     pub fn take(&self, patience: Duration) -> Taken<T> {
         let deadline = Instant::now() + patience;
         let mut state = self.lock();
         loop {
+            if state.closed {
+                return Taken::End;
+            }
             if state.done.front().is_some_and(Option::is_some) {
                 let result = state.done.pop_front().flatten();
                 state.taken += 1;
-                self.room.notify_one();
+                if self.has_room(&state) {
+                    self.room.notify_one();
+                }
                 return result.map_or(Taken::NotYet, Taken::Item);
             }
-            if state.closed || state.end.is_some_and(|end| state.taken >= end) {
+            if state.end.is_some_and(|end| state.taken >= end) {
                 return Taken::End;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -128,6 +222,7 @@ pub(crate) struct CloseOnPanic<'a, T>(pub(crate) &'a Queue<T>);
 impl<T> Drop for CloseOnPanic<'_, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            self.0.lock().broken = true;
             self.0.close();
         }
     }
@@ -159,11 +254,11 @@ pub fn pipeline<S, T: Send>(
         }
         return Ok(());
     }
-    let queue = Queue::new(threads * 2);
+    let queue = Queue::new(Limits { ahead: threads * 2, at_first: threads, bytes: usize::MAX });
     let next = Mutex::new(next);
     let turn = || {
         let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = queue.claim()?;
+        let (number, ()) = queue.claim(|_| Some(()))?;
         let item = next().transpose();
         if !matches!(item, Some(Ok(_))) {
             queue.end_at(number + usize::from(item.is_some())); // nothing comes after an error
@@ -175,7 +270,7 @@ pub fn pipeline<S, T: Send>(
             scope.spawn(|| {
                 let _guard = CloseOnPanic(&queue);
                 while let Some((number, item)) = turn() {
-                    queue.deliver(number, item.and_then(&work));
+                    queue.deliver(number, item.and_then(&work), 0);
                 }
             });
         }
@@ -183,7 +278,7 @@ pub fn pipeline<S, T: Send>(
             let result = match queue.take(Duration::from_secs(3600)) {
                 Taken::Item(result) => result.and_then(&mut sink),
                 Taken::NotYet => continue,
-                Taken::End if queue.complete() => return Ok(()),
+                Taken::End if queue.is_complete() => return Ok(()),
                 Taken::End => Err(Error::usage("a worker thread ended before its work")),
             };
             if let Err(error) = result {

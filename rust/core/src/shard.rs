@@ -3,17 +3,21 @@
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Kind, Result};
 use crate::file::{checksum, Plain, Pulse, WINDOW};
 use crate::frames::{self, Frames, HEADER, OVERHEAD};
-use crate::held::Held;
+use crate::held::{Held, MAX_HELD};
 use crate::index::Index;
 use crate::inflate::{read_error, Compression, FrameStream};
+use crate::recent::{Recent, Slot};
 
 /// A compressed shard is inflated into memory for random access, up to this size.
 pub const MAX_INFLATED: u64 = 1 << 30;
+
+/// The shards that are inflated: as many as go into the memory that may be held.
+static INFLATED: Recent<Vec<u8>> = Recent::new(MAX_HELD);
 
 /// Where records are larger than this, only their headers are read.
 const LARGE: u64 = 1 << 14;
@@ -90,7 +94,9 @@ pub struct Shard {
     file: Held,
     compression: Compression,
     offsets: Vec<u64>,
-    inflated: OnceLock<Result<Vec<u8>>>,
+    /// The inflated file, for as long as it is kept; one thread inflates it.
+    inflated: Slot<Vec<u8>>,
+    inflating: Mutex<()>,
 }
 
 impl Shard {
@@ -103,7 +109,8 @@ impl Shard {
             Sidecar::Try(index) if fit(&file, compression, &index).is_ok() => index.offsets,
             Sidecar::Try(_) | Sidecar::Ignore => scan(&file, compression, pulse)?,
         };
-        Ok(Shard { file: Held::new(file), compression, offsets, inflated: OnceLock::new() })
+        let file = Held::new(file);
+        Ok(Shard { file, compression, offsets, inflated: Slot::default(), inflating: Mutex::new(()) })
     }
 
     /// How many records.
@@ -133,7 +140,7 @@ impl Shard {
 
     /// Whether reading needs no system call.
     pub fn is_in_memory(&self) -> bool {
-        self.file.is_in_memory() || matches!(self.inflated.get(), Some(Ok(_)))
+        self.file.is_in_memory()
     }
 
     /// Checks that a record exists.
@@ -152,21 +159,74 @@ impl Shard {
         advise(error.in_file(self.file().path()))
     }
 
-    /// The frames of consecutive records, unchecked, in `buffer` or in the inflated shard.
+    /// The frames of consecutive records, unchecked, in `buffer` or in the held shard.
     pub fn frames<'b>(&'b self, records: Range<usize>, buffer: &'b mut Vec<u8>) -> Result<&'b [u8]> {
         if records.is_empty() {
             return Ok(&[]);
         }
         self.check(records.end - 1)?;
         let (start, end) = (self.offsets[records.start], self.offsets[records.end]);
-        if self.compression == Compression::None {
-            return self.file.read(start, end - start, buffer);
+        if let Some(content) = self.held(end - start) {
+            return Ok(content.get(start as usize..end as usize).unwrap_or(&[]));
         }
-        let inflated = self.inflated.get_or_init(|| self.inflate()).as_ref().map_err(Clone::clone)?;
-        inflated.get(start as usize..end as usize).ok_or_else(|| {
-            let error = Error::corrupt("expected the records that the index names, got fewer");
-            self.place(error.in_record(records.start as u64))
-        })
+        let length = self.backed(start..end)?;
+        if buffer.len() < length {
+            buffer.resize(length, 0);
+        }
+        self.fill(&mut buffer[..length], start)?;
+        Ok(&buffer[..length])
+    }
+
+    /// How many bytes a range has, if memory may be taken for that many: the file can back them.
+    pub(crate) fn backed(&self, range: Range<u64>) -> Result<usize> {
+        let length = range.end - range.start;
+        let most = if self.compression == Compression::None { self.file().size() } else { MAX_INFLATED };
+        match usize::try_from(length) {
+            Ok(length) if range.end <= most => Ok(length),
+            _ => {
+                let message = format!("expected {length} bytes here, got a shard of at most {most} bytes");
+                Err(Error::corrupt(message).at_offset(range.start).in_file(self.file().path()))
+            }
+        }
+    }
+
+    /// Reads bytes of the uncompressed shard from `offset` on.
+    pub(crate) fn fill(&self, out: &mut [u8], offset: u64) -> Result<()> {
+        let place = |error: Error| {
+            let record = self.offsets.partition_point(|&start| start <= offset).saturating_sub(1);
+            self.place(error.in_record(record as u64))
+        };
+        if self.compression == Compression::None {
+            return self.file().read_at(out, offset).map_err(place);
+        }
+        let copy = |content: &Vec<u8>, out: &mut [u8]| match content.get(offset as usize..offset as usize + out.len()) {
+            Some(bytes) => {
+                out.copy_from_slice(bytes);
+                Ok(())
+            }
+            None => Err(place(Error::corrupt("expected the records that the index names, got fewer"))),
+        };
+        let kept = || self.inflated.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(content) = kept().as_ref() {
+            return copy(content, out);
+        }
+        let _alone = self.inflating.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(content) = kept().as_ref() {
+            return copy(content, out);
+        }
+        let content = self.inflate()?;
+        let copied = copy(&content, out);
+        let size = content.len() as u64;
+        INFLATED.keep(&self.inflated, content, size);
+        copied
+    }
+
+    /// The whole shard, if it is held; it is from when `length` more bytes, read in a small piece, make it worth it.
+    pub(crate) fn held(&self, length: u64) -> Option<&[u8]> {
+        match self.compression {
+            Compression::None => self.file.content(length),
+            _ => None,
+        }
     }
 
     fn inflate(&self) -> Result<Vec<u8>> {

@@ -1,10 +1,9 @@
 //! The iterator over a running feed.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use penstock_core::columns::Column;
-use penstock_core::feed;
+use penstock_core::feed::{self, Placed, Stats};
 use penstock_core::queue::Taken;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -15,20 +14,36 @@ use crate::plan::Plan;
 /// Ctrl-C is looked for this often while a batch is waited for.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Batches of a shard in order, decoded ahead on threads of its own.
+/// Batches of an epoch in order, decoded ahead on threads of its own.
 #[pyclass(frozen, module = "penstock._core")]
 pub struct Feed {
     plan: Py<Plan>,
     feed: Mutex<Option<feed::Feed>>,
+    last: Mutex<Last>,
+}
+
+/// What is told of the last batch, and of the whole once it is closed.
+#[derive(Default)]
+struct Last {
+    rows: usize,
+    skipped: Vec<Skipped>,
+    stats: Stats,
+}
+
+/// A bad record: its position, its number, what is wrong with it.
+type Skipped = (u64, u64, String);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Feed {
     pub fn new(plan: Py<Plan>, feed: feed::Feed) -> Feed {
-        Feed { plan, feed: Mutex::new(Some(feed)) }
+        Feed { plan, feed: Mutex::new(Some(feed)), last: Mutex::default() }
     }
 
-    fn take(&self) -> penstock_core::Result<Taken<(Vec<Column>, usize)>> {
-        match self.feed.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+    fn take(&self) -> penstock_core::Result<Taken<Placed>> {
+        match lock(&self.feed).as_mut() {
             Some(feed) => feed.take(PATIENCE),
             None => Ok(Taken::End),
         }
@@ -44,8 +59,14 @@ impl Feed {
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         loop {
             match py.detach(|| self.take()) {
-                Ok(Taken::Item((columns, rows))) => {
-                    return self.plan.get().columns_to_python(py, columns, rows).map(Some)
+                Ok(Taken::Item((position, batch))) => {
+                    let skipped = batch.skipped.into_iter();
+                    let mut last = lock(&self.last);
+                    last.rows = batch.rows;
+                    last.skipped =
+                        skipped.map(|bad| (position + bad.row as u64, bad.number, bad.error.to_string())).collect();
+                    drop(last);
+                    return self.plan.get().columns_to_python(py, batch.columns, batch.rows).map(Some);
                 }
                 Ok(Taken::NotYet) => py.check_signals()?,
                 Ok(Taken::End) => return Ok(None),
@@ -54,9 +75,48 @@ impl Feed {
         }
     }
 
+    /// How many rows the last batch has.
+    #[getter]
+    fn rows(&self) -> usize {
+        lock(&self.last).rows
+    }
+
+    /// The bad records that were left out of the last batch: position, number, message.
+    #[getter]
+    fn skipped(&self) -> Vec<Skipped> {
+        lock(&self.last).skipped.clone()
+    }
+
+    /// Where the time of its threads went so far, in seconds, and what came of it.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = py.detach(|| match lock(&self.feed).as_ref() {
+            Some(feed) => feed.stats(),
+            None => Ok(lock(&self.last).stats),
+        });
+        let Stats { spent, full, empty, records, bytes, batches } = stats.map_err(|error| raise(py, &error))?;
+        let told = PyDict::new(py);
+        let seconds = [
+            ("read", spent.read),
+            ("check", spent.check),
+            ("decode", spent.decode),
+            ("image", spent.image),
+            ("full", full),
+            ("empty", empty),
+        ];
+        seconds.into_iter().try_for_each(|(stage, time)| told.set_item(stage, time.as_secs_f64()))?;
+        let counts = [("records", records), ("bytes", bytes), ("batches", batches)];
+        counts.into_iter().try_for_each(|(what, count)| told.set_item(what, count))?;
+        Ok(told)
+    }
+
     /// Ends the threads. Nothing comes after it.
     fn close(&self, py: Python<'_>) {
-        let feed = py.detach(|| self.feed.lock().unwrap_or_else(PoisonError::into_inner).take());
-        py.detach(|| drop(feed));
+        py.detach(|| {
+            let feed = lock(&self.feed).take();
+            if let Some(stats) = feed.as_ref().and_then(|feed| feed.stats().ok()) {
+                lock(&self.last).stats = stats;
+            }
+            drop(feed);
+        });
     }
 }

@@ -6,12 +6,14 @@ mod errors;
 mod feed;
 mod hash;
 mod image;
+mod order;
 mod peek;
 mod plan;
 mod records;
 mod rows;
 mod sequence;
 mod shard;
+mod shards;
 mod writer;
 
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
@@ -64,6 +66,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sequence::SequencePlan>()?;
     module.add_class::<shard::Index>()?;
     module.add_class::<shard::Shard>()?;
+    module.add_class::<shards::Shards>()?;
+    module.add_class::<order::Order>()?;
     module.add_class::<feed::Feed>()?;
     module.add_class::<image::Images>()?;
     module.add_class::<writer::Writer>()?;

@@ -1,47 +1,41 @@
 //! Shards and their indexes.
 
-use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::PyArray1;
 use penstock_core::error::{Error, Kind};
-use penstock_core::example::walk;
-use penstock_core::feed::{self, Options};
+use penstock_core::feed::Options;
 use penstock_core::file::Plain;
 use penstock_core::index;
+use penstock_core::order::Order;
 use penstock_core::publish::publish;
 use penstock_core::shard::{self, Sidecar};
+use penstock_core::shards;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::{interruptible, raise, released};
 use crate::feed::Feed;
-use crate::plan::{Failure, Plan};
+use crate::plan::Plan;
 use crate::records::Records;
+use crate::shards::Shards;
 use crate::writer::Writer;
 
-thread_local! {
-    /// What a thread reads single records into: it grows to the largest one, and no further.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
+/// The bytes of batches that wait for whoever reads a shard in order, for each thread that makes them.
+const AHEAD: usize = 4 << 20;
 
 /// Where each record of a shard begins.
 #[pyclass(frozen, eq, module = "penstock._core")]
 #[derive(PartialEq)]
 pub struct Index(pub index::Index);
 
-fn read_index(path: &std::path::Path) -> penstock_core::Result<index::Index> {
-    let bytes = std::fs::read(path).map_err(|error| Error::io("reading the index failed", &error).in_file(path))?;
-    index::Index::from_bytes(&bytes).map_err(|error| error.in_file(path))
-}
-
 #[pymethods]
 impl Index {
     /// Reads a sidecar.
     #[staticmethod]
     fn read(py: Python<'_>, path: PathBuf) -> PyResult<Index> {
-        released(py, || read_index(&path)).map(Index)
+        released(py, || index::Index::read(&path)).map(Index)
     }
 
     /// Writes the sidecar, whole or not at all.
@@ -88,7 +82,11 @@ pub fn offsets_from_dali<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py
 
 /// A TFRecord file whose records can be read in any order.
 #[pyclass(frozen, module = "penstock._core")]
-pub struct Shard(Arc<shard::Shard>);
+pub struct Shard {
+    shard: Arc<shard::Shard>,
+    /// The same as a sequence of one shard, which knows how to decode.
+    shards: Shards,
+}
 
 #[pymethods]
 impl Shard {
@@ -103,7 +101,7 @@ impl Shard {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Shard> {
         let shard = interruptible(py, progress, |pulse| {
-            let sidecar = match sidecar.map(|path| read_index(&path)) {
+            let sidecar = match sidecar.map(|path| index::Index::read(&path)) {
                 Some(Ok(index)) if strict => Sidecar::Use(index),
                 Some(Ok(index)) => Sidecar::Try(index),
                 Some(Err(error)) if strict => return Err(error),
@@ -111,70 +109,62 @@ impl Shard {
             };
             shard::Shard::open(&path, sidecar, pulse)
         })?;
-        Ok(Shard(Arc::new(shard)))
+        let shard = Arc::new(shard);
+        let shards = Shards(Arc::new(shards::Shards::of(shard.clone())));
+        Ok(Shard { shard, shards })
     }
 
     fn __len__(&self) -> usize {
-        self.0.len()
+        self.shard.len()
     }
 
     #[getter]
     fn compression(&self) -> &'static str {
-        self.0.compression().name()
+        self.shard.compression().name()
     }
 
     /// The file's size in bytes.
     #[getter]
     fn size(&self) -> u64 {
-        self.0.file().size()
+        self.shard.file().size()
     }
 
     #[getter]
     fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
-        PyArray1::from_slice(py, self.0.offsets())
+        PyArray1::from_slice(py, self.shard.offsets())
     }
 
     /// One record; a negative number counts from the end.
     fn read<'py>(&self, py: Python<'py>, record: isize) -> PyResult<Bound<'py, PyBytes>> {
-        self.with_record(py, record, |_, bytes| Ok(PyBytes::new(py, bytes)))
+        let number = self.number(py, record)?;
+        self.shards.with_record(py, number as u64, |bytes| Ok(PyBytes::new(py, bytes)))
     }
 
     /// Some records, in the order they are asked for.
     fn read_many(&self, py: Python<'_>, records: Vec<isize>) -> PyResult<Records> {
-        let records = self.numbers(py, records)?;
-        let frames = released(py, || self.0.read_many(&records))?;
+        let records = records.into_iter().map(|record| self.number(py, record)).collect::<PyResult<Vec<_>>>()?;
+        let frames = released(py, || self.shard.read_many(&records))?;
         Ok(Records::from_chunks(vec![frames]))
     }
 
     /// One record, decoded; a negative number counts from the end.
     fn example<'py>(&self, py: Python<'py>, plan: &Bound<'py, Plan>, record: isize) -> PyResult<Bound<'py, PyDict>> {
-        self.with_record(py, record, |record, bytes| {
-            plan.get().example(py, bytes).map_err(|failure| match failure {
-                Failure::Core(error) => raise(py, &self.0.place(error.renumbered(|_| record as u64))),
-                Failure::Python(error) => error,
-            })
-        })
+        let number = self.number(py, record)?;
+        self.shards.example(py, plan, number as u64, None)
     }
 
     /// Some records, decoded into columns.
+    #[pyo3(signature = (plan, records, threads = 1))]
     fn examples<'py>(
         &self,
         py: Python<'py>,
         plan: &Bound<'py, Plan>,
         records: Vec<isize>,
+        threads: usize,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let records = self.numbers(py, records)?;
-        let plan = plan.get();
-        let core = plan.plan.clone();
-        let columns = released(py, || {
-            let frames = self.0.read_many(&records)?;
-            let decode = || {
-                let walked = walk(&core, frames.iter())?;
-                (0..core.specs().len()).map(|column| walked.column(column)).collect::<penstock_core::Result<Vec<_>>>()
-            };
-            decode().map_err(|error| self.0.place(error.renumbered(|row| records[row as usize] as u64)))
-        })?;
-        plan.columns_to_python(py, columns, records.len())
+        let number = |record| self.number(py, record).map(|number| number as u64);
+        let numbers = records.into_iter().map(number).collect::<PyResult<Vec<_>>>()?;
+        self.shards.batch(py, plan, &numbers, None, threads)
     }
 
     /// Starts a feed of the records from the first to before the last of the two.
@@ -182,54 +172,34 @@ impl Shard {
         &self,
         py: Python<'_>,
         plan: &Bound<'_, Plan>,
-        records: (usize, usize),
+        records: (u64, u64),
         batch: usize,
         drop_remainder: bool,
         threads: usize,
     ) -> PyResult<Feed> {
-        let options = Options { records: records.0..records.1, batch, drop_remainder, threads };
-        let feed = feed::Feed::start(self.0.clone(), plan.get().plan.clone(), options);
-        Ok(Feed::new(plan.clone().unbind(), feed.map_err(|error| raise(py, &error))?))
+        let order = Order::span(records.0, records.1).map_err(|error| raise(py, &error))?;
+        let budget = threads.saturating_mul(AHEAD);
+        let options = Options { order, epoch: 0, start: 0, stop: None, batch, drop_remainder, threads, budget };
+        self.shards.start(py, plan, None, false, options)
     }
 
     /// The index of this shard, for which the whole file is read once.
     #[pyo3(signature = (progress = None))]
     fn index(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Index> {
-        interruptible(py, progress, |pulse| self.0.index(pulse)).map(Index)
+        interruptible(py, progress, |pulse| self.shard.index(pulse)).map(Index)
     }
 }
 
 impl Shard {
     /// A record's number, counted from the end if it is negative.
     fn number(&self, py: Python<'_>, record: isize) -> PyResult<usize> {
-        let count = self.0.len() as isize;
+        let count = self.shard.len() as isize;
         let number = if record < 0 { record + count } else { record };
         if (0..count).contains(&number) {
             return Ok(number as usize);
         }
         let message = format!("expected a number within the {count} records, got {record}");
-        Err(raise(py, &Error::new(Kind::OutOfRange, message).in_file(self.0.file().path())))
-    }
-
-    fn numbers(&self, py: Python<'_>, records: Vec<isize>) -> PyResult<Vec<usize>> {
-        records.into_iter().map(|record| self.number(py, record)).collect()
-    }
-
-    /// Reads a record, with the GIL released where that may take a while, then calls `work` with its number and its data.
-    fn with_record<'py, T>(
-        &self,
-        py: Python<'py>,
-        record: isize,
-        work: impl FnOnce(usize, &[u8]) -> PyResult<T>,
-    ) -> PyResult<T> {
-        let number = self.number(py, record)?;
-        BUFFER.with_borrow_mut(|buffer| {
-            let bytes = match self.0.is_in_memory() {
-                true => self.0.read(number, buffer).map_err(|error| raise(py, &error))?,
-                false => released(py, || self.0.read(number, buffer))?,
-            };
-            work(number, bytes)
-        })
+        Err(raise(py, &Error::new(Kind::OutOfRange, message).in_file(self.shard.file().path())))
     }
 }
 

@@ -1,0 +1,98 @@
+//! What was opened last: a process keeps so much of it, and lets go of the oldest.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, RwLock, TryLockError, Weak};
+
+/// Where something is while it is kept.
+pub(crate) type Slot<T> = Arc<RwLock<Option<T>>>;
+
+type Kept<T> = (Weak<RwLock<Option<T>>>, u64);
+
+/// The slots that are full, the oldest first, each with what it costs.
+#[derive(Debug)]
+pub(crate) struct Recent<T> {
+    kept: Mutex<VecDeque<Kept<T>>>,
+    most: u64,
+}
+
+/// Two threads may be at work where one slot ends and the next begins: so many are kept whatever they cost.
+const ALWAYS: usize = 2;
+
+impl<T> Recent<T> {
+    /// Keeps what costs no more than `most` together.
+    pub(crate) const fn new(most: u64) -> Recent<T> {
+        Recent { kept: Mutex::new(VecDeque::new()), most }
+    }
+
+    /// Fills a slot, unless others are in the way, and empties the oldest ones if all together cost too much.
+    ///
+    /// Never waits for a lock for long: a fork may have left it locked for good. Then the value is not kept.
+    pub(crate) fn keep(&self, slot: &Slot<T>, value: T, cost: u64) {
+        let Some(mut kept) = (0..1000).find_map(|_| match self.kept.try_lock() {
+            Ok(kept) => Some(kept),
+            Err(TryLockError::Poisoned(kept)) => Some(kept.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                std::thread::yield_now();
+                None
+            }
+        }) else {
+            return;
+        };
+        match slot.try_write() {
+            Ok(mut place) if place.is_none() => *place = Some(value),
+            _ => return,
+        }
+        kept.push_back((Arc::downgrade(slot), cost));
+        kept.retain(|(slot, _)| slot.strong_count() > 0);
+        let mut total: u64 = kept.iter().map(|(_, cost)| cost).sum();
+        // One that is being read from is left for later.
+        for _ in 0..kept.len() - 1 {
+            if total <= self.most || kept.len() <= ALWAYS {
+                break;
+            }
+            let Some((oldest, cost)) = kept.pop_front() else { break };
+            let busy = oldest.upgrade().is_some_and(|slot| slot.try_write().map(|mut place| *place = None).is_err());
+            if busy {
+                kept.push_back((oldest, cost));
+            } else {
+                total -= cost;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full(slots: &[Slot<u8>]) -> Vec<usize> {
+        (0..slots.len()).filter(|&number| slots[number].read().unwrap().is_some()).collect()
+    }
+
+    #[test]
+    fn the_oldest_is_let_go() {
+        let recent = Recent::new(30);
+        let slots: Vec<Slot<u8>> = (0..6).map(|_| Slot::default()).collect();
+        slots.iter().for_each(|slot| recent.keep(slot, 1, 10));
+        assert_eq!(full(&slots), [3, 4, 5]);
+        recent.keep(&slots[0], 1, 10);
+        assert_eq!(full(&slots), [0, 4, 5]);
+    }
+
+    #[test]
+    fn what_is_read_from_stays_and_what_is_dropped_counts_no_more() {
+        let recent = Recent::new(30);
+        let mut slots: Vec<Slot<u8>> = (0..6).map(|_| Slot::default()).collect();
+        recent.keep(&slots[0], 1, 10);
+        let first = slots[0].clone();
+        let reading = first.read().unwrap();
+        slots[1..4].iter().for_each(|slot| recent.keep(slot, 1, 10));
+        assert_eq!(full(&slots), [0, 2, 3]);
+        drop(reading);
+        slots.drain(2..4);
+        recent.keep(&slots[2], 1, 10);
+        assert_eq!(full(&slots), [0, 2]);
+        recent.keep(&slots[3], 1, 1000);
+        assert_eq!(full(&slots), [2, 3], "two are kept whatever they cost");
+    }
+}

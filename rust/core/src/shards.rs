@@ -1,0 +1,183 @@
+//! Many shards as one sequence of records; each is opened when it is first needed, on whatever thread.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use crate::error::{Error, Kind, Result};
+use crate::file::Pulse;
+use crate::index::Index;
+use crate::shard::{Shard, Sidecar};
+
+/// A shard that is known from outside: its file, how many records it has, and where its index may be.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file.
+    pub path: PathBuf,
+    /// How many records there are said to be.
+    pub records: u64,
+    /// Its index, which is used if it fits.
+    pub sidecar: Option<PathBuf>,
+}
+
+/// A sequence of records over many shards.
+#[derive(Debug)]
+pub struct Shards {
+    sources: Vec<Source>,
+    opened: Vec<OnceLock<Arc<Shard>>>,
+    /// The number of each shard's first record, and of none behind the last.
+    starts: Vec<u64>,
+}
+
+impl Shards {
+    /// Shards, none of them opened yet.
+    pub fn new(sources: Vec<Source>) -> Result<Shards> {
+        let mut starts = Vec::with_capacity(sources.len() + 1);
+        let mut end = 0u64;
+        starts.push(0);
+        for source in &sources {
+            let sum = end.checked_add(source.records).filter(|&sum| i64::try_from(sum).is_ok());
+            end = sum.ok_or_else(|| {
+                let message = format!("expected fewer than 2^63 records in all, got {} more", source.records);
+                Error::usage(message).in_file(&source.path)
+            })?;
+            starts.push(end);
+        }
+        let opened = sources.iter().map(|_| OnceLock::new()).collect();
+        Ok(Shards { sources, opened, starts })
+    }
+
+    /// A single one that is open already.
+    pub fn of(shard: Arc<Shard>) -> Shards {
+        let records = shard.len() as u64;
+        let source = Source { path: shard.file().path().to_path_buf(), records, sidecar: None };
+        Shards { sources: vec![source], opened: vec![OnceLock::from(shard)], starts: vec![0, records] }
+    }
+
+    /// How many records.
+    pub fn len(&self) -> u64 {
+        self.starts[self.sources.len()]
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Which shard a record is in, and which one of it.
+    pub fn locate(&self, number: u64) -> Result<(usize, usize)> {
+        if number >= self.len() {
+            let message = format!("expected a record number below {}, got {number}", self.len());
+            return Err(Error::new(Kind::OutOfRange, message));
+        }
+        let shard = self.starts.partition_point(|&start| start <= number) - 1;
+        Ok((shard, (number - self.starts[shard]) as usize))
+    }
+
+    /// The numbers of a shard's records.
+    pub fn numbers(&self, shard: usize) -> std::ops::Range<u64> {
+        self.starts[shard]..self.starts[shard + 1]
+    }
+
+    /// A shard, opened if it is not yet. Two threads that need it at once may both open it; one of the two is kept. So
+    /// nobody waits for a thread that a fork left behind.
+    pub fn shard(&self, number: usize, pulse: Pulse<'_>) -> Result<&Arc<Shard>> {
+        if let Some(shard) = self.opened[number].get() {
+            return Ok(shard);
+        }
+        let source = &self.sources[number];
+        let sidecar = match source.sidecar.as_deref().map(Index::read) {
+            Some(Ok(index)) => Sidecar::Try(index),
+            Some(Err(_)) | None => Sidecar::Ignore,
+        };
+        let shard = Shard::open(&source.path, sidecar, pulse)?;
+        if shard.len() as u64 != source.records {
+            let message = format!("expected a shard of {} records, got {}", source.records, shard.len());
+            let advice = "It was changed after its dataset was made: build it again, or open the file by itself.";
+            return Err(Error::corrupt(message).advise(advice).in_file(&source.path));
+        }
+        Ok(self.opened[number].get_or_init(|| Arc::new(shard)))
+    }
+
+    /// One record's data, checked.
+    pub fn read<'b>(&'b self, number: u64, buffer: &'b mut Vec<u8>) -> Result<&'b [u8]> {
+        let (shard, record) = self.locate(number)?;
+        self.shard(shard, &mut |_| Ok(()))?.read(record, buffer)
+    }
+
+    /// Whether reading a record needs no system call.
+    pub fn is_in_memory(&self, number: u64) -> bool {
+        let shard = self.locate(number).ok().and_then(|(shard, _)| self.opened[shard].get());
+        shard.is_some_and(|shard| shard.is_in_memory())
+    }
+
+    /// Adds the file, the number within it and the offset to the error of one record.
+    pub fn place(&self, number: u64, error: Error) -> Error {
+        match self.locate(number) {
+            Ok((shard, record)) => {
+                let error = error.in_record(record as u64).renumbered(|_| record as u64);
+                match self.opened[shard].get() {
+                    Some(opened) => opened.place(error),
+                    None => error.in_file(&self.sources[shard].path),
+                }
+            }
+            Err(_) => error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::Frames;
+
+    fn written(folder: &std::path::Path, counts: &[u64]) -> Vec<Source> {
+        let mut number = 0;
+        let mut source = |(shard, &records): (usize, &u64)| {
+            let mut frames = Frames::default();
+            for _ in 0..records {
+                frames.push(format!("record {number}").as_bytes());
+                number += 1;
+            }
+            let path = folder.join(format!("{shard}.tfrecord"));
+            std::fs::write(&path, frames.bytes()).unwrap();
+            Source { path, records, sidecar: None }
+        };
+        counts.iter().enumerate().map(&mut source).collect()
+    }
+
+    #[test]
+    fn any_record_of_any_shard() {
+        let folder = tempfile::tempdir().unwrap();
+        let shards = Shards::new(written(folder.path(), &[3, 0, 5, 1, 0])).unwrap();
+        assert_eq!(shards.len(), 9);
+        for number in [8, 0, 3, 2, 7] {
+            assert_eq!(shards.read(number, &mut Vec::new()).unwrap(), format!("record {number}").as_bytes());
+        }
+        assert_eq!((shards.locate(3).unwrap(), shards.locate(8).unwrap()), ((2, 0), (3, 0)));
+        assert_eq!(shards.read(9, &mut Vec::new()).unwrap_err().kind(), Kind::OutOfRange);
+    }
+
+    #[test]
+    fn another_number_of_records_is_an_error_that_names_both() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sources = written(folder.path(), &[3, 4]);
+        sources[1].records = 5;
+        let shards = Shards::new(sources).unwrap();
+        assert!(shards.read(0, &mut Vec::new()).is_ok());
+        let error = shards.read(3, &mut Vec::new()).unwrap_err().to_string();
+        assert!(error.starts_with("expected a shard of 5 records, got 4 - at ") && error.contains("1.tfrecord"));
+        let endless = Source { path: "a".into(), records: u64::MAX, sidecar: None };
+        assert!(Shards::new(vec![endless.clone(), endless]).is_err());
+    }
+
+    #[test]
+    fn thousands_of_shards_do_not_use_up_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let shards = Shards::new(written(folder.path(), &[2; 3000])).unwrap();
+        for number in (0..6000).chain((0..6000).rev()) {
+            assert_eq!(shards.read(number, &mut Vec::new()).unwrap(), format!("record {number}").as_bytes());
+        }
+        let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        assert!(open < 600, "{open} files are open");
+    }
+}

@@ -1,0 +1,166 @@
+//! Many shards as one sequence of records.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use numpy::PyReadonlyArray1;
+use penstock_core::batches::{Decoder, Rows};
+use penstock_core::feed::{self, Options};
+use penstock_core::shards::{self, Source};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::errors::{raise, released};
+use crate::feed::Feed;
+use crate::image::Images;
+use crate::order::Order;
+use crate::plan::{Failure, Plan};
+
+thread_local! {
+    /// What a thread reads single records into: it grows to the largest one, and no further.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The shards of a split, or of several. Each is opened when it is first needed.
+#[pyclass(frozen, module = "penstock._core")]
+pub struct Shards(pub Arc<shards::Shards>);
+
+#[pymethods]
+impl Shards {
+    /// For each its path, the number of its records, and the path of its index if there is one.
+    #[new]
+    fn new(py: Python<'_>, shards: Vec<(PathBuf, u64, Option<PathBuf>)>) -> PyResult<Shards> {
+        let source = |(path, records, sidecar)| Source { path, records, sidecar };
+        let shards = shards::Shards::new(shards.into_iter().map(source).collect());
+        shards.map(|shards| Shards(Arc::new(shards))).map_err(|error| raise(py, &error))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len() as usize
+    }
+
+    /// Which shard a record is in, and which one of it.
+    fn shard(&self, py: Python<'_>, number: u64) -> PyResult<(usize, usize)> {
+        self.0.locate(number).map_err(|error| raise(py, &error))
+    }
+
+    /// One record.
+    fn read<'py>(&self, py: Python<'py>, number: u64) -> PyResult<Bound<'py, PyBytes>> {
+        self.with_record(py, number, |bytes| Ok(PyBytes::new(py, bytes)))
+    }
+
+    /// One record, decoded.
+    #[pyo3(signature = (plan, number, images = None))]
+    pub fn example<'py>(
+        &self,
+        py: Python<'py>,
+        plan: &Bound<'py, Plan>,
+        number: u64,
+        images: Option<&Bound<'py, Images>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let _ = images;
+        self.with_record(py, number, |bytes| {
+            plan.get().example(py, bytes).map_err(|failure| match failure {
+                Failure::Core(error) => raise(py, &self.0.place(number, error)),
+                Failure::Python(error) => error,
+            })
+        })
+    }
+
+    /// Some records, decoded into columns.
+    #[pyo3(signature = (plan, numbers, images = None, threads = 1))]
+    fn examples<'py>(
+        &self,
+        py: Python<'py>,
+        plan: &Bound<'py, Plan>,
+        numbers: &Bound<'py, PyAny>,
+        images: Option<&Bound<'py, Images>>,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let numbers = match numbers.extract::<PyReadonlyArray1<'py, i64>>() {
+            Ok(array) => {
+                let number = |&number: &i64| u64::try_from(number).unwrap_or(u64::MAX);
+                array.as_array().iter().map(number).collect()
+            }
+            Err(_) => numbers.extract::<Vec<u64>>().map_err(|_| {
+                PyTypeError::new_err("expected record numbers: an array of int64, or a list of int that are 0 or more")
+            })?,
+        };
+        self.batch(py, plan, &numbers, images, threads)
+    }
+
+    /// Starts a feed.
+    #[pyo3(signature = (plan, order, *, epoch, start, stop, batch, drop_remainder, threads, budget, images, skip))]
+    #[allow(clippy::too_many_arguments)]
+    fn feed(
+        &self,
+        py: Python<'_>,
+        plan: &Bound<'_, Plan>,
+        order: &Bound<'_, Order>,
+        epoch: u64,
+        start: u64,
+        stop: Option<u64>,
+        batch: usize,
+        drop_remainder: bool,
+        threads: usize,
+        budget: usize,
+        images: Option<&Bound<'_, Images>>,
+        skip: bool,
+    ) -> PyResult<Feed> {
+        let order = order.get().0.clone();
+        let options = Options { order, epoch, start, stop, batch, drop_remainder, threads, budget };
+        self.start(py, plan, images, skip, options)
+    }
+}
+
+impl Shards {
+    fn decoder(&self, plan: &Bound<'_, Plan>, images: Option<&Bound<'_, Images>>, skip: bool) -> Decoder {
+        let images = images.map(|images| images.get().0.clone());
+        Decoder { shards: self.0.clone(), plan: plan.get().plan.clone(), images, skip }
+    }
+
+    /// Starts a feed with these options.
+    pub fn start(
+        &self,
+        py: Python<'_>,
+        plan: &Bound<'_, Plan>,
+        images: Option<&Bound<'_, Images>>,
+        skip: bool,
+        options: Options,
+    ) -> PyResult<Feed> {
+        let feed = feed::Feed::start(self.decoder(plan, images, skip), options);
+        Ok(Feed::new(plan.clone().unbind(), feed.map_err(|error| raise(py, &error))?))
+    }
+
+    /// Some records as one batch.
+    pub fn batch<'py>(
+        &self,
+        py: Python<'py>,
+        plan: &Bound<'py, Plan>,
+        numbers: &[u64],
+        images: Option<&Bound<'py, Images>>,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let decoder = self.decoder(plan, images, false);
+        let batch = released(py, || decoder.batch(Rows { numbers, places: numbers, epoch: 0 }, threads))?;
+        plan.get().columns_to_python(py, batch.columns, batch.rows)
+    }
+
+    /// Reads a record, with the GIL released where that may take a while, then calls `work` with its data.
+    pub fn with_record<'py, T>(
+        &self,
+        py: Python<'py>,
+        number: u64,
+        work: impl FnOnce(&[u8]) -> PyResult<T>,
+    ) -> PyResult<T> {
+        BUFFER.with_borrow_mut(|buffer| {
+            let bytes = match self.0.is_in_memory(number) {
+                true => self.0.read(number, buffer).map_err(|error| raise(py, &error))?,
+                false => released(py, || self.0.read(number, buffer))?,
+            };
+            work(bytes)
+        })
+    }
+}
