@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import CorruptionError, NotFoundError
+from penstock.info import Info
 from penstock.manifest import (
     MANIFEST,
     Manifest,
@@ -25,8 +26,9 @@ from penstock.schema import Schema
 
 SHARDS = {"train": (ShardEntry("toy-train.tfrecord-00000-of-00001", 3, 60, 7, "abc"),)}
 TOY = Manifest(
-    "toy", Schema({"x": "int64"}), SHARDS, {"seed": 0}, {"train": {"examples": 3}}, {"bad": 0}, {"time": "now"}
-)
+    "toy", Schema({"x": "int64"}), SHARDS, {"seed": 0}, {"train": {"examples": 3}}, {"bad": 0}, {"time": "now"},
+    Info(name="toy", version="1.0.0", description="A toy", supervised=("x", "x")),
+)  # fmt: skip
 
 
 def test_a_manifest_comes_back(tmp_path: Path) -> None:
@@ -45,7 +47,7 @@ def change(**changes: Any) -> dict[str, Any]:
 
 
 def shard(**changes: Any) -> dict[str, Any]:
-    return {"file": "a", "records": 1, "bytes": 1, "crc32c": 1, "inputs": "", **changes}
+    return {"file": "a", "records": 1, "bytes": 1, "crc32c": 1, "inputs": "", "ignored": 0, "bad": 0, **changes}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,12 @@ def shard(**changes: Any) -> dict[str, Any]:
         change(splits={"train": [shard(crc32c=True)]}),
         change(splits={"train": [shard(more=1)]}),
         change(splits={"train": [{"file": "a"}]}),
+        change(splits={"train": [shard(bad=-1)]}),
         change(options=7),
+        change(info=7),
+        change(info={"version": "one"}),
+        change(info={"supervised": ["x"]}),
+        change(info={"more": 1}),
     ],
     ids=repr,
 )

@@ -14,7 +14,8 @@ from . import build as _package
 if TYPE_CHECKING:
     from .build.local import Local
     from .build.options import Quarantine
-    from .build.run import Built, build
+    from .build.report import Built
+    from .build.run import build
     from .columns import Bytes, Ragged
     from .errors import (
         BuildError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     )
     from .example import Array, Example, IgnoreExample, Image, Label, Skip, Text
     from .field import Field
+    from .info import Info
     from .records import Records, __version__, crc32c, masked_crc32c
     from .records.codec import Codec
     from .records.sequence import SequenceCodec
@@ -51,12 +53,14 @@ del build, _package
 _HOMES = {
     "build.local": "Local",
     "build.options": "Quarantine",
-    "build.run": "Built build",
+    "build.report": "Built",
+    "build.run": "build",
     "columns": "Bytes Ragged",
     "errors": "BuildError CorruptionError ExampleError IndexMismatchError MissingDependencyError "
     "NotFoundError PenstockError RecordIndexError SchemaError StorageError",
     "example": "Array Example IgnoreExample Image Label Skip Text",
     "field": "Field",
+    "info": "Info",
     "records": "Records __version__ crc32c masked_crc32c",
     "records.codec": "Codec",
     "records.sequence": "SequenceCodec",
@@ -88,6 +92,7 @@ __all__ = [
     "IgnoreExample",
     "Image",
     "IndexMismatchError",
+    "Info",
     "Label",
     "Local",
     "MissingDependencyError",

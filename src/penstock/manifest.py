@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import CorruptionError, NotFoundError
+from .info import Info
 from .records.index import SUFFIX as INDEX
 from .schema import Schema
 from .storage import publish
@@ -31,18 +32,25 @@ HASHES_SUFFIX = ".hashes.npy"
 
 _SPLIT = re.compile(r"[\w-]+")
 _FILE = re.compile(r"[\w.-]+")
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
 _MOST_MANIFEST_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
 class ShardEntry:
-    """A published shard: its file, what it holds, and a digest of what it was made from ("" when that is unknown)."""
+    """A published shard: its file and what it holds.
+
+    inputs        a digest of what it was made from, "" when that is unknown
+    ignored, bad  how many examples it was made without
+    """
 
     file: str
     records: int
     bytes: int
     crc32c: int
     inputs: str = ""
+    ignored: int = 0
+    bad: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,7 @@ class Manifest:
 
     options, source  what the build was asked for, and what tells its source apart
     found            what it found: bad and ignored examples, content that stands in two splits
+    info             what people should know of it
     made             when, and by which version: the only part that differs between two equal builds
     """
 
@@ -61,17 +70,19 @@ class Manifest:
     source: dict[str, Any]
     found: dict[str, Any]
     made: dict[str, Any]
+    info: Info
 
     @property
     def begun(self) -> dict[str, Any]:
         """What was asked for."""
-        return {"options": self.options, "source": self.source}
+        return {"name": self.name, "options": self.options, "source": self.source}
 
     def to_json(self) -> dict[str, Any]:
         """Plain dicts, lists, strings and numbers."""
         return {
             "penstock_manifest": VERSION,
             "name": self.name,
+            "info": self.info.to_json(),
             "schema": self.schema.to_json(),
             "splits": {split: [asdict(shard) for shard in shards] for split, shards in self.splits.items()},
             "options": self.options,
@@ -90,8 +101,10 @@ class Manifest:
                 _checked(_SPLIT, split): tuple(_entry(shard) for shard in shards)
                 for split, shards in data["splits"].items()
             }
-            parts = (dict(data[part]) for part in ("options", "source", "found", "made"))
-            return cls(_checked(_FILE, data["name"]), Schema.from_json(data["schema"]), splits, *parts)
+            options, source, found, made = (dict(data[part]) for part in ("options", "source", "found", "made"))
+            name = _checked(_FILE, data["name"])
+            info = Info.from_json(name, data["info"])
+            return cls(name, Schema.from_json(data["schema"]), splits, options, source, found, made, info)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             got = f"something else ({type(error).__name__}: {error})"
             raise CorruptionError(f"expected a manifest of version {VERSION}, got {got}", where) from error
@@ -103,7 +116,8 @@ def _entry(data: Mapping[str, Any]) -> ShardEntry:
         raise ValueError(f"a shard with {sorted(set(data) ^ known)}")
     entry = ShardEntry(**data)
     _checked(_FILE, entry.file)
-    if any(type(number) is not int or number < 0 for number in (entry.records, entry.bytes, entry.crc32c)):
+    numbers = (entry.records, entry.bytes, entry.crc32c, entry.ignored, entry.bad)
+    if any(type(number) is not int or number < 0 for number in numbers):
         raise ValueError(f"a shard with odd numbers: {entry.file}")
     return entry
 
@@ -136,8 +150,14 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 def dataset_name(directory: Path) -> str:
     """The name that a path gives a dataset: its last part that is not a version, fit for file names."""
-    parts = [part for part in directory.absolute().parts if not re.fullmatch(r"\d+\.\d+\.\d+", part)]
+    parts = [part for part in directory.absolute().parts if not _VERSION.fullmatch(part)]
     return re.sub(r"\W+", "_", parts[-1] if parts else "").strip("_") or "dataset"
+
+
+def dataset_version(directory: Path) -> str | None:
+    """The version that a path gives a dataset: its last part, if it looks like one."""
+    last = directory.absolute().name
+    return last if _VERSION.fullmatch(last) else None
 
 
 def shard_file(name: str, split: str, suffix: str, number: int, count: int) -> str:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 
 from .._core import hash_records
 from ..columns import Array
+from ..info import Info
 from ..manifest import (
     MANIFEST,
     WORK,
@@ -80,16 +81,17 @@ def _hashes(path: Path) -> Array:
 
 
 def describe_dataset(
-    name: str, begun: dict[str, Any], schema: Schema, outcomes: list[Outcome], found: dict[str, Any]
+    info: Info, begun: dict[str, Any], schema: Schema, outcomes: list[Outcome], found: dict[str, Any]
 ) -> Manifest:
     """The manifest of what was built."""
     splits: dict[str, list[ShardEntry]] = {}
     for done in outcomes:
-        entry = ShardEntry(done.file, done.records, done.bytes, done.crc32c, done.inputs)
+        left_out = (done.ignored, len(done.bad))
+        entry = ShardEntry(done.file, done.records, done.bytes, done.crc32c, done.inputs, *left_out)
         splits.setdefault(done.split, []).append(entry)
     made = {"penstock": __version__, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     frozen = {split: tuple(entries) for split, entries in splits.items()}
-    return Manifest(name, schema, frozen, begun["options"], begun["source"], found, made)
+    return Manifest(begun["name"], schema, frozen, begun["options"], begun["source"], found, made, info)
 
 
 def publish_dataset(directory: Path, commit: dict[str, Any]) -> Manifest:
@@ -129,11 +131,12 @@ def sweep_temporary(directory: Path, name: str) -> None:
             path.unlink(missing_ok=True)
 
 
-def sweep_shards(directory: Path, manifest: Manifest) -> None:
-    """Remove shards that are no part of the dataset: those of another count."""
+def sweep_shards(directory: Path, manifest: Manifest, replaced: Iterable[str]) -> None:
+    """Remove shards that are no part of the dataset: those that it replaced, and others of its name."""
     sweep_temporary(directory, manifest.name)
     kept = {name for shards in manifest.splits.values() for shard in shards for name in shard_files(shard.file)}
+    gone = {name for file in replaced for name in shard_files(file)}
     pattern = shard_pattern(manifest.name)
     for path in directory.iterdir():
-        if pattern.fullmatch(path.name) and path.name not in kept:
+        if (pattern.fullmatch(path.name) or path.name in gone) and path.name not in kept:
             path.unlink()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field
 
 from ..errors import SchemaError
 from ..records.codec import default_threads
+from .report import Progress as State
 from .workers import Function, Item, Progress, Result, Shared, map_in_processes
 
 
@@ -17,10 +18,12 @@ class Local:
 
     workers     processes; one for each core unless told
     max_memory  bytes that examples may take while they are on their way; a quarter of the machine's unless told
+    progress    a function that is told now and then how far a build is: its stage, examples, total and bytes
     """
 
     workers: int | None = None
     max_memory: int | None = None
+    progress: Callable[[State], None] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("workers", "max_memory"):

@@ -19,9 +19,11 @@ class Quarantine:
     """Keep bad examples apart, with their tracebacks: a file quarantine.jsonl in the dataset's directory.
 
     max_errors  so many, and the build ends with an error; any number unless told
+    retry       of a dataset that is there, try the bad examples again: only the shards that lack some are written anew
     """
 
     max_errors: int | None = None
+    retry: bool = False
 
     def __post_init__(self) -> None:
         if self.max_errors is not None and (type(self.max_errors) is not int or self.max_errors < 0):
@@ -40,6 +42,7 @@ class Options:
     full: bool
     on_error: str
     max_errors: int | None
+    retry: bool
 
     @classmethod
     def checked(
@@ -60,11 +63,13 @@ class Options:
             raise SchemaError(f'expected a schema or "full", got {schema!r}')
         declared = None if schema is None or isinstance(schema, str) else Schema(schema)
         policy = "quarantine" if isinstance(on_error, Quarantine) else _one_of("on_error", on_error, POLICIES)
-        budget = on_error.max_errors if isinstance(on_error, Quarantine) else None
+        apart = on_error if isinstance(on_error, Quarantine) else Quarantine()
         if not isinstance(format, TFRecord):
             _one_of("format", format, ("tfrecord",))
             format = TFRecord()
-        return cls(format, shards, _one_of("order", order, ORDERS), seed, declared, schema == "full", policy, budget)
+        order = _one_of("order", order, ORDERS)
+        full, budget = schema == "full", apart.max_errors
+        return cls(format, shards, order, seed, declared, full, policy, budget, apart.retry)
 
     @property
     def counts_shards(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..errors import BuildError, NotFoundError
+from ..errors import BuildError, CorruptionError, NotFoundError
 from ..manifest import Manifest, read_manifest, shard_files, shard_pattern
 from ..records.check import checksum
 from ..records.codec import default_threads
@@ -17,22 +17,31 @@ from .journal import Journal
 ANEW = "Build into another directory, or pass overwrite=True (--overwrite) to build this one anew"
 
 
-def begin(directory: Path, name: str, journal: Journal, begun: dict[str, Any], overwrite: bool) -> Manifest | None:
-    """Make the journal that of this build, and return the dataset that stands here if it was built in the same way.
+def find_standing(directory: Path, *, broken: bool = False) -> Manifest | None:
+    """The dataset that stands here. One with a broken manifest is an error, or counts as none."""
+    try:
+        return read_manifest(directory)
+    except NotFoundError:
+        return None
+    except CorruptionError:
+        if broken:
+            return None
+        raise
+
+
+def begin(
+    directory: Path, journal: Journal, standing: Manifest | None, begun: dict[str, Any], overwrite: bool
+) -> Manifest | None:
+    """Make the journal that of this build, and return the dataset that stands here if it is to be brought up to date.
 
     A build that differs from the one that was begun here, or that stands here, is an error that says in what.
     """
-    if journal.commit is not None:  # it was cut off at the very end: first, that dataset is finished
-        sweep_shards(directory, publish_dataset(directory, journal.commit))
-        if journal.begun != begun:
-            journal.forget()
     if overwrite:
         journal.begin(begun)
         return None
-    standing = _standing(directory)
     before = journal.begun or (standing.begun if standing else None)
     if before is None:
-        _check_empty(directory, name)
+        _check_empty(directory, begun["name"])
     elif changed := "; ".join(describe_change(before, begun)):
         what = "go on with the build that was begun here" if journal.begun else "bring this dataset up to date"
         raise BuildError(f"expected to {what}, got another one: {changed} - at {directory}. {ANEW}")
@@ -42,16 +51,31 @@ def begin(directory: Path, name: str, journal: Journal, begun: dict[str, Any], o
     return standing
 
 
-def take_over(journal: Journal, manifest: Manifest) -> None:
-    """Note the shards of a dataset as done, as far as it is known what they were made from; then the plan stays too."""
-    if not any(shard.inputs for shards in manifest.splits.values() for shard in shards):
+def finish_commit(directory: Path, journal: Journal, begun: dict[str, Any]) -> None:
+    """Finish the dataset of a build that was cut off at its very end, whatever is built now."""
+    assert journal.commit is not None
+    sweep_shards(directory, publish_dataset(directory, journal.commit), journal.commit["replaced"])
+    if journal.begun != begun:
+        journal.forget()
+
+
+def take_over(journal: Journal, manifest: Manifest, retry: bool) -> None:
+    """Note shards of a dataset as done, and with them its plan.
+
+    These are the shards of which it is known what they were made from, for that is compared later; to try bad examples
+    again, all that lack none.
+    """
+    shards = [(split, shard) for split, shards in manifest.splits.items() for shard in shards]
+    if retry and sum(shard.bad for _, shard in shards) == manifest.found["bad"]:
+        done = [(split, shard) for split, shard in shards if not shard.bad]
+    else:  # examples that were bad before they became many, or in a stream, belong to no shard
+        done = [(split, shard) for split, shard in shards if shard.inputs]
+    if not done:
         return
     counts = {split: len(shards) for split, shards in manifest.splits.items()}
     journal.note("plan", {"schema": manifest.schema.to_json(), "shards": counts})
-    for split, shards in manifest.splits.items():
-        for shard in shards:
-            if shard.inputs:
-                journal.note("shard", {"split": split, **asdict(shard)})
+    for split, shard in done:
+        journal.note("shard", {"split": split, **asdict(shard), "bad": []})
 
 
 def describe_change(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> list[str]:
@@ -68,13 +92,6 @@ def describe_change(before: Mapping[str, Any], now: Mapping[str, Any], where: st
 
 def _shown(value: Any) -> str:
     return "not there" if value is None else "something else" if isinstance(value, (dict, list)) else repr(value)
-
-
-def _standing(directory: Path) -> Manifest | None:
-    try:
-        return read_manifest(directory)
-    except NotFoundError:
-        return None
 
 
 def _check_empty(directory: Path, name: str) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import BuildError, SchemaError
-from ..manifest import WORK, Manifest, dataset_name, shard_file
+from ..info import Info
+from ..manifest import WORK, Manifest, dataset_name, dataset_version, shard_file
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
 from .commit import Leak, describe_dataset, find_leaks, publish_dataset, sweep_shards, sweep_temporary
@@ -25,50 +26,13 @@ from .listing import Split, infer_schema, list_splits
 from .local import Local
 from .options import Options, Quarantine
 from .plan import cut_shards
-from .resume import begin, take_over, whole_files
+from .report import Built, Meter
+from .resume import begin, find_standing, finish_commit, take_over, whole_files
 from .schemas import scan
 from .spool import Spooled, spool_file, spool_name, spool_stream
 from .task import Task, run
 
 SPOOL_TASKS = 64  # that a split whose examples become many is cut into
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a build is: examples of `total`, which a stream does not know, and the bytes of their records."""
-
-    stage: str
-    examples: int
-    total: int | None
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Built:
-    """What a build did.
-
-    written, kept  shards
-    bad, ignored   examples
-    leaks          contents that stand in more than one split; `leaking` names some
-    drift          how the schema was widened, and for which example; empty if it was not
-    """
-
-    path: Path
-    manifest: Manifest
-    written: int
-    kept: int
-    bad: int
-    ignored: int
-    leaks: int
-    leaking: tuple[Leak, ...]
-    drift: str
-    seconds: float
-
-    def __repr__(self) -> str:
-        splits = self.manifest.splits.items()
-        told = [f"{name} {sum(s.records for s in shards):,} in {len(shards)}" for name, shards in splits]
-        rest = [f"{count:,} {word}" for word in ("bad", "ignored", "leaks") if (count := getattr(self, word))]
-        return f"Built({str(self.path)!r}: {', '.join(told + rest)})"
 
 
 def build(
@@ -83,8 +47,8 @@ def build(
     on_error: str | Quarantine = "raise",
     workers: int | None = None,
     engine: Local | None = None,
+    info: Info | None = None,
     overwrite: bool = False,
-    progress: Callable[[Progress], None] | None = None,
 ) -> Built:
     """Build a dataset from a source into a directory. The same build again goes on after whatever has cut it off.
 
@@ -96,19 +60,21 @@ def build(
     schema     what examples hold; found out unless told, from a sample or, with "full", from every example
     order      "hash": by seed and key, whatever the order of the source; "source": as they come
     on_error   "raise", "skip" or "quarantine" examples that cannot be stored; Quarantine(max_errors=...)
-    workers    processes; Local(workers=..., max_memory=...) as `engine` says more
+    workers    processes; Local(workers=..., max_memory=..., progress=...) as `engine` says more
+    info       what people should know of it: Info(name=..., version=..., description=...)
     overwrite  build anew what stands there, or was begun there, even if it was something else
-    progress   called now and then
     """
     if engine is not None and workers is not None:
         raise SchemaError("expected workers or an engine, got both", hint="Local(workers=...)")
+    if info is not None and not isinstance(info, Info):
+        raise SchemaError(f"expected Info(...), got {type(info).__name__}", "info")
     options = Options.checked(format, shards, schema, order, seed, on_error)
     engine = engine or Local(workers=workers)
     splits = list_splits(source, order, seed)
     directory = Path(path)
     with Journal(directory / WORK) as journal:
         try:
-            return _Build(directory, options, engine, journal, splits, progress).run(overwrite)
+            return _Build(directory, options, engine, journal, splits).run(info, overwrite)
         except KeyboardInterrupt:
             kept = f"{len(journal.shards)} finished shards are kept"
             raise KeyboardInterrupt(f"stopped: {kept}. Build again to go on - at {directory}") from None
@@ -117,17 +83,8 @@ def build(
 class _Build:
     """One build, step by step."""
 
-    def __init__(
-        self,
-        directory: Path,
-        options: Options,
-        engine: Local,
-        journal: Journal,
-        splits: list[Split],
-        progress: Callable[[Progress], None] | None,
-    ) -> None:
+    def __init__(self, directory: Path, options: Options, engine: Local, journal: Journal, splits: list[Split]) -> None:
         self.directory = directory
-        self.name = dataset_name(directory)
         self.options = options
         self.engine = engine
         self.journal = journal
@@ -136,25 +93,44 @@ class _Build:
         self.outcomes: dict[str, Outcome] = {}
         self.staged: set[str] = set()
         self.started = time.monotonic()
-        self._told = progress
-        self._state = Progress("", 0, None, 0)
+        self.meter = Meter(engine.progress)
 
-    def run(self, overwrite: bool) -> Built:
-        begun = {
+    def run(self, info: Info | None, overwrite: bool) -> Built:
+        before = find_standing(self.directory, broken=overwrite)
+        self.info = self._named(info, None if overwrite else before, None if overwrite else self.journal.begun)
+        self.begun: dict[str, Any] = {
+            "name": self.info.name,
             "options": self.options.to_json(),
             "source": {split.name: split.fingerprint() for split in self.splits},
         }
-        standing = begin(self.directory, self.name, self.journal, begun, overwrite)
+        if self.journal.commit is not None:
+            finish_commit(self.directory, self.journal, self.begun)
+            before = find_standing(self.directory)
+        self.replaced = [] if before is None else [s.file for shards in before.splits.values() for s in shards]
+        standing = begin(self.directory, self.journal, before, self.begun, overwrite)
+        if self.options.retry and standing is not None and not standing.found["bad"]:
+            return self._up_to_date(standing)
         if standing is not None:
-            take_over(self.journal, standing)
-        sweep_temporary(self.directory, self.name)
+            take_over(self.journal, standing, self.options.retry)
+        sweep_temporary(self.directory, self.begun["name"])
         job = self._spool_streams(self._job())
         try:
             written = self._write(job)
         except DriftError as drift:
             self.drift = str(drift)
             written = self._write(self._full_pass(job))
-        return self._commit(begun, standing, written)
+        return self._commit(standing, written)
+
+    def _named(self, info: Info | None, standing: Manifest | None, begun: dict[str, Any] | None) -> Info:
+        """What was said of the dataset; else what it says itself: one that was moved keeps its name; else its path."""
+        info = info or (Info() if standing is None else standing.info)
+        begun = begun or (standing.begun if standing else None)
+        if self.options.retry and begun is None:
+            raise BuildError(
+                f"expected a dataset whose bad examples can be tried again, got none - at {self.directory}"
+            )
+        name = info.name or (begun["name"] if begun else dataset_name(self.directory))
+        return replace(info, name=name, version=info.version or dataset_version(self.directory))
 
     # The schema
 
@@ -199,8 +175,8 @@ class _Build:
             if split.stream is None
             for rows in np.array_split(split.rows, min(len(split.rows), SPOOL_TASKS))
         ]
-        self._stage("looking at every example", sum(len(task.rows) for task in tasks))
-        with closing(self.engine.map(scan, job, tasks, self._progress)) as results:
+        self.meter.begin("looking at every example", sum(len(task.rows) for task in tasks))
+        with closing(self.engine.map(scan, job, tasks, self.meter)) as results:
             found = {id(task): schema for task, schema in results}
         schema = reduce(Schema.widen, [found[id(task)] for task in tasks], job.schema)
         return replace(job, schema=schema, firm=True)
@@ -214,9 +190,9 @@ class _Build:
             earlier = {name: self._spooled(spool_name(name, 0)) for name in names}
             entries = {name: entry for name, entry in earlier.items() if entry is not None}
             if len(entries) < len(names):
-                self._stage(f"spooling {', '.join(names)}", None)
+                self.meter.begin(f"spooling {', '.join(names)}", None)
                 own, threads = replace(job, firm=job.declared), self.engine.processes
-                entries = spool_stream(own, stream, threads, self._progress)
+                entries = spool_stream(own, stream, threads, self.meter)
                 for entry in entries.values():
                     self.journal.note("spool", entry)
             for split in [split for split in self.splits if split.name in names]:
@@ -234,8 +210,8 @@ class _Build:
             tasks = [Task(split.name, spool_name(split.name, at), n, split.keys_of(n)) for at, n in enumerate(numbers)]
             entries = {task.file: self._spooled(task.file) for task in tasks}
             missing = [task for task in tasks if entries[task.file] is None]
-            self._stage(f"spooling {split.name}", None)
-            with closing(self.engine.map(run, replace(job, format=TFRecord()), missing, self._progress)) as results:
+            self.meter.begin(f"spooling {split.name}", None)
+            with closing(self.engine.map(run, replace(job, format=TFRecord()), missing, self.meter)) as results:
                 for task, outcome in results:
                     counts = {"ignored": outcome.ignored, "bad": outcome.bad}
                     files = [spool_file(task.file, job.schema, outcome)]
@@ -267,16 +243,17 @@ class _Build:
         """The shards that were not there, written."""
         self.outcomes = {file: done for file, done in self.outcomes.items() if file.startswith(WORK)}
         job = self._spool_parts(job)
+        self.info.check(job.schema)
         tasks = self._plan(job)
         self.tasks, self.schema = tasks, job.schema
         kept = self._kept(tasks)
         for entry in kept.values():
             self._count(entry)
         missing = [task for task in tasks if task.file not in kept]
-        self._stage("writing", sum(len(task.rows) for task in missing))
+        self.meter.begin("writing", sum(len(task.rows) for task in missing))
         written = []
         job = replace(job, directory=self.directory / WORK)  # where shards wait until all are there
-        with closing(self.engine.map(run, job, missing, self._progress)) as results:
+        with closing(self.engine.map(run, job, missing, self.meter)) as results:
             for _, outcome in results:
                 self.journal.note("shard", asdict(outcome))
                 self._count(outcome)
@@ -299,7 +276,7 @@ class _Build:
         for split in self.splits:
             count = counts[split.name]
             for number, rows in enumerate(np.split(split.rows, cut_shards(len(split.rows), count)[1:-1])):
-                file = shard_file(self.name, split.name, "tfrecord", number, count)
+                file = shard_file(self.begun["name"], split.name, "tfrecord", number, count)
                 tasks.append(Task(split.name, file, rows, split.keys_of(rows)))
         return tasks
 
@@ -309,7 +286,9 @@ class _Build:
         fresh = {}
         for task in tasks:
             entry = self.journal.shards.get(task.file)
-            if entry is not None and entry["inputs"]:
+            if entry is not None and entry["bad"] and self.options.retry:
+                entry = None
+            if entry is not None and entry["inputs"] and not self.options.retry:
                 entry = entry if entry["inputs"] == sources[task.split].digest(task.rows, task.keys) else None
             if entry is not None:
                 fresh[task.file] = entry
@@ -328,10 +307,12 @@ class _Build:
 
     # The end
 
-    def _commit(self, begun: dict[str, Any], standing: Manifest | None, written: list[Outcome]) -> Built:
+    def _commit(self, standing: Manifest | None, written: list[Outcome]) -> Built:
         shards = [self.outcomes[task.file] for task in self.tasks]
         if not any(shard.records for shard in shards):
             raise BuildError(f"expected examples, got none that could be stored - at {self.directory}")
+        if standing is not None and not written and standing.info == self.info:
+            return self._up_to_date(standing)
         paths: dict[str, list[Path]] = {}
         for shard in shards:
             folder = self.directory / WORK if shard.file in self.staged else self.directory
@@ -339,29 +320,25 @@ class _Build:
         leaks, leaking = find_leaks(paths)
         bad = [entry for outcome in self.outcomes.values() for entry in outcome.bad]
         ignored = sum(outcome.ignored for outcome in self.outcomes.values())
-        if standing is not None and not written:
-            manifest, ignored = standing, standing.found["ignored"]
-        else:
-            found = {"bad": len(bad), "ignored": ignored, "leaks": leaks}
-            manifest = describe_dataset(self.name, begun, self.schema, shards, found)
-            kept_apart = bad if self.options.on_error == "quarantine" else []
-            commit = {"manifest": manifest.to_json(), "staged": sorted(self.staged), "quarantine": kept_apart}
-            self.journal.note("commit", commit)
-            publish_dataset(self.directory, commit)
-            sweep_shards(self.directory, manifest)
+        found = {"bad": len(bad), "ignored": ignored, "leaks": leaks}
+        manifest = describe_dataset(self.info, self.begun, self.schema, shards, found)
+        commit = {
+            "manifest": manifest.to_json(),
+            "staged": sorted(self.staged),
+            "quarantine": bad if self.options.on_error == "quarantine" else [],
+            "replaced": self.replaced,
+        }
+        self.journal.note("commit", commit)
+        publish_dataset(self.directory, commit)
+        sweep_shards(self.directory, manifest, self.replaced)
+        return self._built(manifest, len(written), leaking)
+
+    def _up_to_date(self, manifest: Manifest) -> Built:
+        """The dataset that stands there is what was asked for."""
+        shards = {name: [self.directory / s.file for s in shards] for name, shards in manifest.splits.items()}
+        return self._built(manifest, 0, find_leaks(shards)[1] if manifest.found["leaks"] else [])
+
+    def _built(self, manifest: Manifest, written: int, leaking: list[Leak]) -> Built:
         shutil.rmtree(self.directory / WORK)
-        kept, seconds = len(shards) - len(written), time.monotonic() - self.started
-        return Built(
-            self.directory, manifest, len(written), kept, len(bad), ignored, leaks, tuple(leaking), self.drift, seconds
-        )
-
-    # Progress
-
-    def _stage(self, name: str, total: int | None) -> None:
-        self._state = Progress(name, 0, total, 0)
-
-    def _progress(self, examples: int, size: int) -> None:
-        state = self._state
-        self._state = replace(state, examples=state.examples + examples, bytes=state.bytes + size)
-        if self._told is not None:
-            self._told(self._state)
+        kept, seconds = sum(map(len, manifest.splits.values())) - written, time.monotonic() - self.started
+        return Built(self.directory, manifest, written, kept, tuple(leaking), self.drift, seconds)

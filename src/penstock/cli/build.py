@@ -12,10 +12,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .. import sources
+from ..build.local import Local
+from ..build.options import Quarantine
 from ..build.preview import Preview, preview
-from ..build.run import Built
-from ..build.run import Progress as State
+from ..build.report import Built
+from ..build.report import Progress as State
 from ..build.run import build as build_dataset
+from ..info import Info
 from ..records.tfrecord import TFRecord
 from ..sources import recognise
 from ..splitting import Splits, split
@@ -78,9 +81,15 @@ def ratios(text: str) -> dict[str, float]:
     show_default=True,
     help="What to do with examples that cannot be stored.",
 )
+@click.option(
+    "--retry-quarantine", is_flag=True, help="Try bad examples again: only shards that lack some are written anew."
+)
 @click.option("--split", "ratios", type=ratios, help="Split SOURCE: train=0.8,eval=0.2.")
 @click.option("--group", help="With --split: a column whose values stay together.")
 @click.option("--stratify", help="With --split: a column whose values are shared out evenly.")
+@click.option("--name", help="What the dataset is called; by PATH unless told.")
+@click.option("--description", help="What it is.")
+@click.option("--citation", help="How to cite it.")
 @click.option("--overwrite", is_flag=True, help="Build anew what is there, even if it was something else.")
 @click.option("--dry-run", is_flag=True, help="Show the plan; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -99,14 +108,18 @@ def build(source: str, path: str, **options: Any) -> int:
         console().print(f"[dim]{escape(source)} is taken as {kind}: {escape(why)}[/dim]", soft_wrap=True)
     examples = _split(getattr(sources, kind)(source), options)
     said = {name: options[name] for name in ("shards", "order", "seed", "on_error")}
+    if options["retry_quarantine"]:
+        if options["on_error"] == "skip":
+            raise click.UsageError("--retry-quarantine keeps what fails again in quarantine: leave --on-error out")
+        said["on_error"] = Quarantine(retry=True)
     said["format"] = TFRecord(**{name: options[name] for name in ("compression", "shard_bytes", "shard_examples")})
     if options["dry_run"]:
         return _show_plan(preview(examples, **said), as_json=options["as_json"])
     with _Bar(shown=not options["quiet"]) as bar:
         try:
-            built = build_dataset(
-                examples, path, workers=options["workers"], overwrite=options["overwrite"], progress=bar, **said
-            )
+            engine = Local(workers=options["workers"], progress=bar)
+            info = Info(**told) if (told := _given(options, "name", "description", "citation")) else None
+            built = build_dataset(examples, path, engine=engine, info=info, overwrite=options["overwrite"], **said)
         except KeyboardInterrupt as stopped:
             bar.hide()
             complain(str(stopped) or "stopped")
@@ -114,8 +127,14 @@ def build(source: str, path: str, **options: Any) -> int:
     if options["as_json"]:
         print_json(_as_json(path, kind, built))
     elif loud:
+        if options["retry_quarantine"] and not built.written:
+            console().print(f"nothing to try again: no example of {escape(path)} is in quarantine", soft_wrap=True)
         _show(path, built)
     return WELL
+
+
+def _given(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: options[name] for name in names if options[name] is not None}
 
 
 def _split(source: Any, options: dict[str, Any]) -> Any:

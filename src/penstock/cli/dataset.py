@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..errors import CorruptionError, PenstockError
+from ..info import Info
 from ..manifest import MANIFEST, Manifest, ShardEntry, read_keys, read_manifest
 from ..records import tfrecord
 from ..records.check import IndexReport, check_indexes, checksum
@@ -110,15 +111,27 @@ def split_table(rows: list[tuple[str, str, str, str]]) -> Table:
 
 
 def print_dataset(manifest: Manifest) -> None:
-    """The splits of a dataset, and its schema."""
+    """What a dataset says of itself, its splits, and its schema."""
     rows = [
         (split, f"{sum(s.records for s in shards):,}", f"{len(shards)}", size_text(sum(s.bytes for s in shards)))
         for split, shards in manifest.splits.items()
     ]
     screen = console()
+    for line in info_lines(manifest.info):
+        screen.print(line, soft_wrap=True)
     screen.print(split_table(rows))
     screen.print()
     screen.print(schema_table(manifest.schema))
+
+
+def info_lines(info: Info) -> list[str]:
+    """What people should know of a dataset, line by line, with an empty one at the end."""
+    said = [escape(" ".join(info.description.split()))] if info.description else []
+    said += [f"[dim]supervised: {escape(' -> '.join(info.supervised))}[/dim]"] if info.supervised else []
+    said += [f"[dim]cite: {escape(' '.join(info.citation.split()))}[/dim]"] if info.citation else []
+    if not said and info.version is None:
+        return []
+    return [f"[bold]{escape(' '.join(filter(None, (info.name, info.version))))}[/bold]", *said, ""]
 
 
 def schema_table(schema: Any) -> Table:
@@ -141,4 +154,10 @@ def dataset_json(path: str, manifest: Manifest) -> dict[str, Any]:
         }
         for split, shards in manifest.splits.items()
     }
-    return {"dataset": path, "name": manifest.name, "splits": splits, "schema": manifest.schema.to_json()}
+    return {
+        "dataset": path,
+        "name": manifest.name,
+        "splits": splits,
+        "info": manifest.info.to_json(),
+        "schema": manifest.schema.to_json(),
+    }

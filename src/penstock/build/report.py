@@ -1,0 +1,78 @@
+"""What a build tells: how far it is, and what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..manifest import Manifest
+from .commit import Leak
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a build is: examples of `total`, which a stream does not know, and the bytes of their records."""
+
+    stage: str
+    examples: int
+    total: int | None
+    bytes: int
+
+
+class Meter:
+    """Counts what tasks report, and tells it."""
+
+    def __init__(self, told: Callable[[Progress], None] | None) -> None:
+        self._told = told
+        self._state = Progress("", 0, None, 0)
+
+    def begin(self, stage: str, total: int | None) -> None:
+        """Count from nothing again."""
+        self._state = Progress(stage, 0, total, 0)
+
+    def __call__(self, examples: int, size: int) -> None:
+        state = self._state
+        self._state = replace(state, examples=state.examples + examples, bytes=state.bytes + size)
+        if self._told is not None:
+            self._told(self._state)
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a build did.
+
+    written, kept  shards
+    bad, ignored   examples
+    leaks          contents that stand in more than one split; `leaking` names some
+    drift          how the schema was widened, and for which example; empty if it was not
+    """
+
+    path: Path
+    manifest: Manifest
+    written: int
+    kept: int
+    leaking: tuple[Leak, ...]
+    drift: str
+    seconds: float
+
+    @property
+    def bad(self) -> int:
+        """Examples that could not be stored."""
+        return int(self.manifest.found["bad"])
+
+    @property
+    def ignored(self) -> int:
+        """Examples that asked to be left out."""
+        return int(self.manifest.found["ignored"])
+
+    @property
+    def leaks(self) -> int:
+        """Contents that stand in more than one split."""
+        return int(self.manifest.found["leaks"])
+
+    def __repr__(self) -> str:
+        splits = self.manifest.splits.items()
+        told = [f"{name} {sum(s.records for s in shards):,} in {len(shards)}" for name, shards in splits]
+        rest = [f"{count:,} {word}" for word in ("bad", "ignored", "leaks") if (count := getattr(self, word))]
+        return f"Built({str(self.path)!r}: {', '.join(told + rest)})"

@@ -1,0 +1,60 @@
+"""What people should know of a dataset: its name, its version, what it is, how to cite it, what it is for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .errors import SchemaError, name_known
+from .schema import Schema
+
+
+@dataclass(frozen=True, kw_only=True)
+class Info:
+    """What a dataset says of itself, as TensorFlow Datasets shows it.
+
+    name         what its shards are called; the last part of its path unless told
+    version      such as 1.0.0; the part of its path that looks like one unless told
+    description  what it is, in a few sentences
+    citation     how to cite it, such as BibTeX
+    supervised   the fields that are what a model gets and what it should say: ("image", "label")
+    """
+
+    name: str | None = None
+    version: str | None = None
+    description: str = ""
+    citation: str = ""
+    supervised: tuple[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        for name, pattern, like in (("name", r"\w+", "photos_2024"), ("version", r"\d+\.\d+\.\d+", "1.0.0")):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, str) and re.fullmatch(pattern, value)):
+                raise SchemaError(f"expected a {name} such as {like}, got {value!r}", "info")
+        for name in ("description", "citation"):
+            if not isinstance(getattr(self, name), str):
+                raise SchemaError(f"expected a text, got {type(getattr(self, name)).__name__}", f"info {name}")
+        pair = self.supervised
+        if pair is not None:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+                raise SchemaError(f"expected the names of two fields, got {pair!r}", "info supervised")
+            object.__setattr__(self, "supervised", tuple(pair))
+
+    def check(self, schema: Schema) -> None:
+        """That the fields that it names are there."""
+        for name in self.supervised or ():
+            if name not in schema:
+                raise SchemaError(f"no field {name!r}", "info supervised", name_known(name, schema))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain; the name goes elsewhere in a manifest."""
+        plain = asdict(self) | {"supervised": None if self.supervised is None else list(self.supervised)}
+        del plain["name"]
+        return plain
+
+    @classmethod
+    def from_json(cls, name: str, data: Mapping[str, Any]) -> Info:
+        """The info of `to_json()`."""
+        return cls(name=name, **data)
