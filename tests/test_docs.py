@@ -16,7 +16,7 @@ import penstock as ps
 from penstock.cli import cli
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([ROOT / "README.md", ROOT / "FORMAT.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "FORMAT.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 GENERATED = {"format.md", "changes.md"}  # scripts/docs_pages.py puts them into the site
 
 # Code that a reader needs not see: <!-- setup ... --> before the blocks that use it.
@@ -122,8 +122,10 @@ def test_lists_and_tables_are_set_off(path: Path) -> None:
 
 
 def test_every_page_is_in_the_menu() -> None:
-    menu = re.findall(r": ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
-    assert set(menu) == {path.name for path in (ROOT / "docs").glob("*.md")} | GENERATED
+    menu = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert (
+        set(menu) == {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")} | GENERATED
+    )
 
 
 def test_the_tests_that_hold_our_promises_exist() -> None:
