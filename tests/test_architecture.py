@@ -39,8 +39,8 @@ PUBLIC = [
     "IgnoreExample", "Image", "IndexMismatchError", "Info", "Label", "Local", "MissingDependencyError",
     "NotFoundError", "PenstockError", "Quarantine", "Ragged", "RecordIndexError", "Records", "Schema", "SchemaError",
     "SequenceCodec", "Skip", "Splits", "StorageError", "TFRecord", "TFRecordReader", "TFRecordWriter", "Text",
-    "__version__", "build", "coco", "crc32c", "csv", "examples", "image_classification", "image_folder", "json",
-    "jsonl", "masked_crc32c", "parquet", "split", "splits", "table", "text_classification", "tfrecords",
+    "__version__", "build", "coco", "crc32c", "csv", "dedupe", "examples", "image_classification", "image_folder",
+    "json", "jsonl", "masked_crc32c", "parquet", "split", "splits", "table", "text_classification", "tfrecords",
     "voc_detection", "voc_segmentation",
 ]  # fmt: skip
 

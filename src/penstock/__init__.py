@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .schema import Schema
     from .sources.catalog import csv, json, jsonl
     from .sources.coco import coco
+    from .sources.dedupe import dedupe
     from .sources.examples import examples
     from .sources.image_classification import image_classification
     from .sources.image_folder import image_folder
@@ -68,6 +69,7 @@ _HOMES = {
     "schema": "Schema",
     "sources.catalog": "csv json jsonl",
     "sources.coco": "coco",
+    "sources.dedupe": "dedupe",
     "sources.examples": "examples",
     "sources.image_classification": "image_classification",
     "sources.image_folder": "image_folder",
@@ -117,6 +119,7 @@ __all__ = [
     "coco",
     "crc32c",
     "csv",
+    "dedupe",
     "examples",
     "image_classification",
     "image_folder",

@@ -52,7 +52,7 @@ def find_leaks(splits: Mapping[str, list[Path]]) -> tuple[int, list[Leak]]:
     """How many contents stand in more than one split, and some of them. `splits` has the shards of each."""
     if len(splits) < 2:
         return 0, []
-    parts = [(split, path, _hashes(path)) for split, paths in splits.items() for path in paths]
+    parts = [(split, path, content_hashes(path)) for split, paths in splits.items() for path in paths]
     names = list(splits)
     split_of = np.concatenate([np.full(len(hashes), names.index(split)) for split, _, hashes in parts])
     part_of = np.concatenate([np.full(len(hashes), at) for at, (_, _, hashes) in enumerate(parts)])
@@ -70,7 +70,7 @@ def find_leaks(splits: Mapping[str, list[Path]]) -> tuple[int, list[Leak]]:
     return len(crossing), leaks
 
 
-def _hashes(path: Path) -> Array:
+def content_hashes(path: Path) -> Array:
     """Of each record's content: as its task left them, or from the shard itself."""
     try:
         return np.asarray(np.load(hashes_path(path), allow_pickle=False), np.uint64)

@@ -15,6 +15,7 @@ from ..errors import SchemaError
 from ..records.codec import Codec
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
+from ..sources.dedupe import Deduped
 from ..sources.examples import check_methods, code_of
 from ..subset import options_of
 from .inputs import Inputs, as_splits, fingerprint, hands_on_records, is_complete
@@ -111,7 +112,7 @@ class Split:
 
 def list_splits(source: Any, order: str, seed: int) -> list[Split]:
     """The splits of a source."""
-    sources = as_splits(source)
+    sources = as_splits(source.source if isinstance(source, Deduped) else source)
     streams = open_streams(sources)
     return [Split(name, part, order, seed, stream=streams.get(name)) for name, part in sources.items()]
 

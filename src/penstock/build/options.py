@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import SchemaError, did_you_mean
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
+from ..sources.dedupe import Deduped
 
 ORDERS = ("hash", "source")
 POLICIES = ("raise", "skip", "quarantine")
@@ -43,18 +44,21 @@ class Options:
     on_error: str
     max_errors: int | None
     retry: bool
+    dedupe: str | None
 
     @classmethod
     def checked(
         cls,
-        format: str | TFRecord,
-        shards: int | None,
-        schema: Schema | Mapping[str, Any] | str | None,
-        order: str,
-        seed: int,
-        on_error: str | Quarantine,
+        source: Any,
+        *,
+        format: str | TFRecord = "tfrecord",
+        shards: int | None = None,
+        schema: Schema | Mapping[str, Any] | str | None = None,
+        order: str = "hash",
+        seed: int = 0,
+        on_error: str | Quarantine = "raise",
     ) -> Options:
-        """From what a user says."""
+        """From what a user says; a source may say something too."""
         if shards is not None and (type(shards) is not int or shards < 1):
             raise SchemaError(f"expected shards to be 1 or more, got {shards!r}")
         if type(seed) is not int or not 0 <= seed < 2**64:
@@ -69,7 +73,8 @@ class Options:
             format = TFRecord()
         order = _one_of("order", order, ORDERS)
         full, budget = schema == "full", apart.max_errors
-        return cls(format, shards, order, seed, declared, full, policy, budget, apart.retry)
+        dedupe = ("across" if source.across else "within") if isinstance(source, Deduped) else None
+        return cls(format, shards, order, seed, declared, full, policy, budget, apart.retry, dedupe)
 
     @property
     def counts_shards(self) -> bool:
@@ -78,7 +83,7 @@ class Options:
 
     def to_json(self) -> dict[str, Any]:
         """Those that decide what is written."""
-        plain = {"shards": self.shards, "order": self.order, "seed": self.seed}
+        plain = {"shards": self.shards, "order": self.order, "seed": self.seed, "dedupe": self.dedupe}
         return {"format": asdict(self.format), **plain, "schema": self.schema.to_json() if self.schema else None}
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..records.tfrecord import TFRecord
 from ..schema import Schema
 from .listing import infer_schema, list_splits
-from .options import Options, Quarantine
+from .options import Options
 
 
 @dataclass(frozen=True)
@@ -23,25 +21,16 @@ class Preview:
     splits: dict[str, tuple[int, int] | None]
 
 
-def preview(
-    source: Any,
-    *,
-    format: str | TFRecord = "tfrecord",
-    shards: int | None = None,
-    schema: Schema | Mapping[str, Any] | str | None = None,
-    order: str = "hash",
-    seed: int = 0,
-    on_error: str | Quarantine = "raise",
-) -> Preview:
-    """List the source, load a sample, and plan."""
-    options = Options.checked(format, shards, schema, order, seed, on_error)
-    splits = list_splits(source, order, seed)
+def preview(source: Any, **options: Any) -> Preview:
+    """List the source, load a sample, and plan. The options are those of `build` that decide what is written."""
+    asked = Options.checked(source, **options)
+    splits = list_splits(source, asked.order, asked.seed)
     for split in splits:
-        split.look(options.on_error)
-    decided = options.schema or infer_schema(splits, options.on_error)
+        split.look(asked.on_error)
+    schema = asked.schema or infer_schema(splits, asked.on_error)
     counts: dict[str, tuple[int, int] | None] = {}
     for split in splits:
-        unknown = split.stream is not None or split.multiplies()
-        shards_of_split = None if unknown else split.count_shards(decided, shards, options.format)
-        counts[split.name] = None if shards_of_split is None else (len(split.rows), shards_of_split)
-    return Preview(decided, counts)
+        unknown = split.stream is not None or asked.dedupe or split.multiplies()
+        shards = None if unknown else split.count_shards(schema, asked.shards, asked.format)
+        counts[split.name] = None if shards is None else (len(split.rows), shards)
+    return Preview(schema, counts)

@@ -43,8 +43,7 @@ class Built:
     """What a build did.
 
     written, kept  shards
-    bad, ignored   examples
-    leaks          contents that stand in more than one split; `leaking` names some
+    leaking        some of the contents that stand in more than one split
     drift          how the schema was widened, and for which example; empty if it was not
     """
 
@@ -67,6 +66,11 @@ class Built:
         return int(self.manifest.found["ignored"])
 
     @property
+    def duplicates(self) -> int:
+        """Examples that were left out because another one has the same record; see `dedupe`."""
+        return int(self.manifest.found["duplicates"])
+
+    @property
     def leaks(self) -> int:
         """Contents that stand in more than one split."""
         return int(self.manifest.found["leaks"])
@@ -74,5 +78,7 @@ class Built:
     def __repr__(self) -> str:
         splits = self.manifest.splits.items()
         told = [f"{name} {sum(s.records for s in shards):,} in {len(shards)}" for name, shards in splits]
-        rest = [f"{count:,} {word}" for word in ("bad", "ignored", "leaks") if (count := getattr(self, word))]
+        rest = [
+            f"{count:,} {word}" for word in ("bad", "ignored", "duplicates", "leaks") if (count := getattr(self, word))
+        ]
         return f"Built({str(self.path)!r}: {', '.join(told + rest)})"

@@ -19,6 +19,7 @@ from ..manifest import WORK, Manifest, dataset_name, dataset_version, shard_file
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
 from .commit import Leak, describe_dataset, find_leaks, publish_dataset, sweep_shards, sweep_temporary
+from .duplicates import drop_duplicates
 from .encoder import DriftError, Job, Outcome
 from .inputs import Inputs
 from .journal import Journal
@@ -68,7 +69,9 @@ def build(
         raise SchemaError("expected workers or an engine, got both", hint="Local(workers=...)")
     if info is not None and not isinstance(info, Info):
         raise SchemaError(f"expected Info(...), got {type(info).__name__}", "info")
-    options = Options.checked(format, shards, schema, order, seed, on_error)
+    options = Options.checked(
+        source, format=format, shards=shards, schema=schema, order=order, seed=seed, on_error=on_error
+    )
     engine = engine or Local(workers=workers)
     splits = list_splits(source, order, seed)
     directory = Path(path)
@@ -92,6 +95,7 @@ class _Build:
         self.drift = ""
         self.outcomes: dict[str, Outcome] = {}
         self.staged: set[str] = set()
+        self.duplicates = 0
         self.started = time.monotonic()
         self.meter = Meter(engine.progress)
 
@@ -202,9 +206,9 @@ class _Build:
         return job
 
     def _spool_parts(self, job: Job) -> Job:
-        """Examples that become many are spooled in parallel: only then it is known how many there are."""
+        """Examples that become many, or that may be left out, are spooled first: only then their number is known."""
         for split in list(self.splits):
-            if not split.multiplies():
+            if isinstance(split.source, Spooled) or not (self.options.dedupe or split.multiplies()):
                 continue
             numbers = np.array_split(np.arange(len(split.rows)), min(len(split.rows), SPOOL_TASKS))
             tasks = [Task(split.name, spool_name(split.name, at), n, split.keys_of(n)) for at, n in enumerate(numbers)]
@@ -243,6 +247,8 @@ class _Build:
         """The shards that were not there, written."""
         self.outcomes = {file: done for file, done in self.outcomes.items() if file.startswith(WORK)}
         job = self._spool_parts(job)
+        if self.options.dedupe:
+            self.duplicates = drop_duplicates(self.splits, job.schema, across=self.options.dedupe == "across")
         self.info.check(job.schema)
         tasks = self._plan(job)
         self.tasks, self.schema = tasks, job.schema
@@ -320,7 +326,7 @@ class _Build:
         leaks, leaking = find_leaks(paths)
         bad = [entry for outcome in self.outcomes.values() for entry in outcome.bad]
         ignored = sum(outcome.ignored for outcome in self.outcomes.values())
-        found = {"bad": len(bad), "ignored": ignored, "leaks": leaks}
+        found = {"bad": len(bad), "ignored": ignored, "duplicates": self.duplicates, "leaks": leaks}
         manifest = describe_dataset(self.info, self.begun, self.schema, shards, found)
         commit = {
             "manifest": manifest.to_json(),

@@ -20,7 +20,7 @@ from ..build.report import Progress as State
 from ..build.run import build as build_dataset
 from ..info import Info
 from ..records.tfrecord import TFRecord
-from ..sources import recognise
+from ..sources import dedupe, recognise
 from ..splitting import Splits, split
 from .dataset import dataset_json, print_dataset, schema_table, split_table
 from .outcome import INTERRUPTED, WELL, complain
@@ -87,6 +87,11 @@ def ratios(text: str) -> dict[str, float]:
 @click.option("--split", "ratios", type=ratios, help="Split SOURCE: train=0.8,eval=0.2.")
 @click.option("--group", help="With --split: a column whose values stay together.")
 @click.option("--stratify", help="With --split: a column whose values are shared out evenly.")
+@click.option(
+    "--dedupe",
+    type=click.Choice(["within", "across"]),
+    help="Leave out examples with the same record as another: within each split, or across all.",
+)
 @click.option("--name", help="What the dataset is called; by PATH unless told.")
 @click.option("--description", help="What it is.")
 @click.option("--citation", help="How to cite it.")
@@ -107,6 +112,8 @@ def build(source: str, path: str, **options: Any) -> int:
     if loud and why:
         console().print(f"[dim]{escape(source)} is taken as {kind}: {escape(why)}[/dim]", soft_wrap=True)
     examples = _split(getattr(sources, kind)(source), options)
+    if options["dedupe"]:
+        examples = dedupe(examples, across=options["dedupe"] == "across")
     said = {name: options[name] for name in ("shards", "order", "seed", "on_error")}
     if options["retry_quarantine"]:
         if options["on_error"] == "skip":
@@ -179,6 +186,8 @@ def _show(path: str, built: Built) -> None:
         screen.print(f"[bold red]{built.bad:,} bad examples[/bold red] were left out")
     if built.ignored:
         screen.print(f"{built.ignored:,} examples asked to be ignored")
+    if built.duplicates:
+        screen.print(f"{built.duplicates:,} examples were left out: their records are those of others")
     if built.drift:
         screen.print(f"the schema was widened: {escape(built.drift)}", soft_wrap=True)
     if built.leaks:
@@ -191,7 +200,8 @@ def _show(path: str, built: Built) -> None:
 
 
 def _as_json(path: str, kind: str, built: Built) -> dict[str, Any]:
-    counts = {name: getattr(built, name) for name in ("written", "kept", "bad", "ignored", "leaks", "drift", "seconds")}
+    told = ("written", "kept", "bad", "ignored", "duplicates", "leaks", "drift", "seconds")
+    counts = {name: getattr(built, name) for name in told}
     leaking = [[{"split": split, "key": key} for split, key in leak.places] for leak in built.leaking]
     return {**dataset_json(path, built.manifest), "source": kind, **counts, "leaking": leaking}
 

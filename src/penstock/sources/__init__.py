@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .catalog import csv, json, jsonl
 from .coco import coco
+from .dedupe import dedupe
 from .examples import examples
 from .image_classification import image_classification
 from .image_folder import image_folder
@@ -21,6 +22,7 @@ __all__ = [
     "check_image",
     "coco",
     "csv",
+    "dedupe",
     "examples",
     "image_classification",
     "image_folder",
