@@ -23,7 +23,7 @@ LAYERS: list[set[str]] = [
     {"columns", "schema", "inference", "storage", "example", "identity", "info", "tfds"},
     {"moments", "subset"},
     {"records", "manifest"},
-    {"splitting", "sources"},
+    {"splitting", "sources", "provenance"},
     {"build", "load"},
     {"frameworks", "compat", "recipes"},
     {"cli"},
@@ -37,11 +37,11 @@ OPTIONAL_PACKAGES = {"ml_dtypes": {"columns", "field", "records"}, "pyarrow": {"
 PUBLIC = [
     "Array", "BuildError", "Built", "Bytes", "Codec", "CorruptionError", "Example", "ExampleError", "Field",
     "IgnoreExample", "Image", "IndexMismatchError", "Info", "Label", "Local", "MissingDependencyError",
-    "NotFoundError", "PenstockError", "Quarantine", "Ragged", "RecordIndexError", "Records", "Schema", "SchemaError",
-    "SequenceCodec", "Skip", "Splits", "StorageError", "TFRecord", "TFRecordReader", "TFRecordWriter", "Text",
-    "__version__", "build", "coco", "crc32c", "csv", "dedupe", "examples", "image_classification", "image_folder",
-    "json", "jsonl", "masked_crc32c", "parquet", "split", "splits", "table", "text_classification", "tfrecords",
-    "voc_detection", "voc_segmentation",
+    "NotFoundError", "PenstockError", "Place", "Quarantine", "Ragged", "RecordIndexError", "Records", "Schema",
+    "SchemaError", "SequenceCodec", "Skip", "Splits", "StorageError", "TFRecord", "TFRecordReader", "TFRecordWriter",
+    "Text", "__version__", "build", "coco", "crc32c", "csv", "dedupe", "examples", "image_classification",
+    "image_folder", "json", "jsonl", "masked_crc32c", "parquet", "place_of_record", "places_of", "split", "splits",
+    "table", "text_classification", "tfrecords", "voc_detection", "voc_segmentation",
 ]  # fmt: skip
 
 LONGEST_MODULE = 600  # lines; at 400, look whether it is two rooms

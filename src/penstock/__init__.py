@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .example import Array, Example, IgnoreExample, Image, Label, Skip, Text
     from .field import Field
     from .info import Info
+    from .provenance import Place, place_of_record, places_of
     from .records import Records, __version__, crc32c, masked_crc32c
     from .records.codec import Codec
     from .records.sequence import SequenceCodec
@@ -62,6 +63,7 @@ _HOMES = {
     "example": "Array Example IgnoreExample Image Label Skip Text",
     "field": "Field",
     "info": "Info",
+    "provenance": "Place place_of_record places_of",
     "records": "Records __version__ crc32c masked_crc32c",
     "records.codec": "Codec",
     "records.sequence": "SequenceCodec",
@@ -100,6 +102,7 @@ __all__ = [
     "MissingDependencyError",
     "NotFoundError",
     "PenstockError",
+    "Place",
     "Quarantine",
     "Ragged",
     "RecordIndexError",
@@ -127,6 +130,8 @@ __all__ = [
     "jsonl",
     "masked_crc32c",
     "parquet",
+    "place_of_record",
+    "places_of",
     "split",
     "splits",
     "table",

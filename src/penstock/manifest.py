@@ -34,6 +34,7 @@ _SPLIT = re.compile(r"[\w-]+")
 _FILE = re.compile(r"[\w.-]+")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _MOST_MANIFEST_BYTES = 1 << 30
+_MOST_KEYS_BYTES = 1 << 30  # of one shard
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,11 @@ def read_keys(path: Path) -> list[str]:
     """The keys of a shard's records."""
     file = path.with_name(path.name + KEYS_SUFFIX)
     try:
-        keys = json.loads(zlib.decompress(file.read_bytes()))
+        packed = zlib.decompressobj()
+        data = packed.decompress(file.read_bytes(), _MOST_KEYS_BYTES)
+        if not packed.eof:
+            raise ValueError("cut off, or too many")
+        keys = json.loads(data)
     except (zlib.error, ValueError) as error:
         raise CorruptionError(f"expected the keys of a shard, got broken bytes ({error})", str(file)) from None
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):

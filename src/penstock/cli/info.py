@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import re
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.table import Table
 
 from ..errors import CorruptionError, SchemaError
 from ..manifest import read_manifest
+from ..provenance import place_of_record, places_of
 from ..records.index import sidecar_path
 from ..records.peek import SAMPLE, first_records, infer_schema
 from ..records.tfrecord import TFRecordReader
@@ -57,8 +59,12 @@ def look(path: str, bar: Bar) -> About:
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--key", help="Of a dataset: where the records stand that were made from the example of this key.")
+@click.option(
+    "--record", metavar="SPLIT:NUMBER", help="Of a dataset: the key of the example that a record was made from."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per file and line.")
-def info(files: tuple[str, ...], as_json: bool) -> int:
+def info(files: tuple[str, ...], key: str | None, record: str | None, as_json: bool) -> int:
     """Show what each FILE holds.
 
     Its records and their sizes, its compression, its schema, and whether it has an index.
@@ -69,6 +75,8 @@ def info(files: tuple[str, ...], as_json: bool) -> int:
     """
     found: list[About] = []
     paths = expand_all(files)
+    if key is not None or record is not None:
+        return _show_places(paths, key, record, as_json=as_json)
     for path in filter(is_dataset, paths):
         _show_dataset(path, as_json=as_json)
     with Bar(path for path in paths if not is_dataset(path)) as bar:
@@ -84,6 +92,24 @@ def info(files: tuple[str, ...], as_json: bool) -> int:
     elif found:
         _print(found)
     return code
+
+
+def _show_places(paths: list[str], key: str | None, record: str | None, *, as_json: bool) -> int:
+    if len(paths) != 1 or (key is None) == (record is None):
+        raise click.UsageError("--key KEY or --record SPLIT:NUMBER asks one dataset")
+    if key is not None:
+        places = places_of(paths[0], key)
+    else:
+        match = re.fullmatch(r"([\w-]+):(\d+)", record or "")
+        if match is None:
+            raise click.UsageError(f"expected a record such as train:17, got {record!r}")
+        places = [place_of_record(paths[0], match[1], int(match[2]))]
+    for place in places:
+        if as_json:
+            print_json(asdict(place))
+        else:
+            click.echo(str(place))
+    return WELL
 
 
 def _show_dataset(path: str, *, as_json: bool) -> None:
