@@ -35,13 +35,14 @@ CLI_PACKAGES = BASE_PACKAGES | {"click", "rich"}
 OPTIONAL_PACKAGES = {"ml_dtypes": {"columns", "field", "records"}, "pyarrow": {"sources"}}
 
 PUBLIC = [
-    "Array", "BuildError", "Built", "Bytes", "Codec", "CorruptionError", "Example", "ExampleError", "Field",
-    "IgnoreExample", "Image", "IndexMismatchError", "Info", "Label", "Local", "MissingDependencyError",
-    "NotFoundError", "PenstockError", "Place", "Quarantine", "Ragged", "RecordIndexError", "Records", "Schema",
-    "SchemaError", "SequenceCodec", "Skip", "Splits", "StorageError", "TFRecord", "TFRecordReader", "TFRecordWriter",
-    "Text", "__version__", "build", "coco", "crc32c", "csv", "dedupe", "examples", "image_classification",
-    "image_folder", "json", "jsonl", "masked_crc32c", "parquet", "place_of_record", "places_of", "split", "splits",
-    "table", "text_classification", "tfrecords", "voc_detection", "voc_segmentation",
+    "Array", "BuildError", "Built", "Bytes", "Codec", "CorruptionError", "Dataset", "Example", "ExampleError", "Field",
+    "IgnoreExample", "Image", "IndexMismatchError", "Info", "Label", "LoadError", "Loader", "Local",
+    "MissingDependencyError", "NotFoundError", "PenstockError", "Place", "Quarantine", "Ragged", "RecordIndexError",
+    "Records", "Schema", "SchemaError", "SequenceCodec", "Skip", "Split", "Splits", "StorageError", "TFRecord",
+    "TFRecordReader", "TFRecordWriter", "Text", "__version__", "build", "coco", "crc32c", "csv", "dedupe", "examples",
+    "image_classification", "image_folder", "json", "jsonl", "load", "masked_crc32c", "mix", "parquet",
+    "place_of_record", "places_of", "split", "splits", "table", "text_classification", "tfrecords", "voc_detection",
+    "voc_segmentation",
 ]  # fmt: skip
 
 LONGEST_MODULE = 600  # lines; at 400, look whether it is two rooms

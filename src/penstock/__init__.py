@@ -8,8 +8,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# Bound now, so that importing it later can't hide the function of the same name.
-from . import build as _package
+# Bound now, so that importing them later can't hide the functions of the same names.
+from . import build as _build
+from . import load as _load
 
 if TYPE_CHECKING:
     from .build.local import Local
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         CorruptionError,
         ExampleError,
         IndexMismatchError,
+        LoadError,
         MissingDependencyError,
         NotFoundError,
         PenstockError,
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from .example import Array, Example, IgnoreExample, Image, Label, Skip, Text
     from .field import Field
     from .info import Info
+    from .load.dataset import Dataset, load
+    from .load.loader import Loader, mix
+    from .load.split import Split
     from .provenance import Place, place_of_record, places_of
     from .records import Records, __version__, crc32c, masked_crc32c
     from .records.codec import Codec
@@ -50,7 +55,7 @@ if TYPE_CHECKING:
     from .sources.voc import voc_detection, voc_segmentation
     from .splitting import Splits, split, splits
 
-del build, _package
+del build, load, _build, _load
 
 _HOMES = {
     "build.local": "Local",
@@ -58,12 +63,15 @@ _HOMES = {
     "build.report": "Built",
     "build.run": "build",
     "columns": "Bytes Ragged",
-    "errors": "BuildError CorruptionError ExampleError IndexMismatchError MissingDependencyError "
+    "errors": "BuildError CorruptionError ExampleError IndexMismatchError LoadError MissingDependencyError "
     "NotFoundError PenstockError RecordIndexError SchemaError StorageError",
     "example": "Array Example IgnoreExample Image Label Skip Text",
     "field": "Field",
     "info": "Info",
     "provenance": "Place place_of_record places_of",
+    "load.dataset": "Dataset load",
+    "load.loader": "Loader mix",
+    "load.split": "Split",
     "records": "Records __version__ crc32c masked_crc32c",
     "records.codec": "Codec",
     "records.sequence": "SequenceCodec",
@@ -90,6 +98,7 @@ __all__ = [
     "Bytes",
     "Codec",
     "CorruptionError",
+    "Dataset",
     "Example",
     "ExampleError",
     "Field",
@@ -98,6 +107,8 @@ __all__ = [
     "IndexMismatchError",
     "Info",
     "Label",
+    "LoadError",
+    "Loader",
     "Local",
     "MissingDependencyError",
     "NotFoundError",
@@ -111,6 +122,7 @@ __all__ = [
     "SchemaError",
     "SequenceCodec",
     "Skip",
+    "Split",
     "Splits",
     "StorageError",
     "TFRecord",
@@ -128,7 +140,9 @@ __all__ = [
     "image_folder",
     "json",
     "jsonl",
+    "load",
     "masked_crc32c",
+    "mix",
     "parquet",
     "place_of_record",
     "places_of",

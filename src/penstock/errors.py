@@ -9,6 +9,7 @@ PenstockError
 │   └── NotFoundError       (FileNotFoundError)
 ├── BuildError                             a build that cannot go on as asked
 │   └── ExampleError                       an example that could not be stored: split, key, place
+├── LoadError                              a function of a loader that failed on an example: key, path
 └── MissingDependencyError  (ImportError)  an optional package that is not installed
 """
 
@@ -78,6 +79,15 @@ class ExampleError(BuildError):
         self.split = split
         self.key = key
         self.place = place
+
+
+class LoadError(PenstockError):
+    """A function of a loader that failed: why, and on which example. What it raised is the cause."""
+
+    def __init__(self, message: str, *, key: str | None = None, path: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+        self.path = path
 
 
 class MissingDependencyError(PenstockError, ImportError):

@@ -26,7 +26,7 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
         Kind::Io(errno) => ("StorageError", errno),
     };
     let exception = py.import("penstock.errors")?.getattr(class)?.call1((error.to_string(),))?;
-    if matches!(error.kind(), Kind::Corrupt | Kind::Sidecar) {
+    if matches!(error.kind(), Kind::Corrupt | Kind::Sidecar | Kind::Schema) {
         exception.setattr("path", error.path().map(|path| path.to_string_lossy().into_owned()))?;
         exception.setattr("offset", error.offset())?;
         exception.setattr("record", error.record())?;

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ..errors import PenstockError
+from .bench import bench
 from .build import build
 from .head import head
 from .index import index
@@ -56,7 +57,7 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (build, head, info, verify, index, salvage):
+for command in (build, head, info, verify, index, salvage, bench):
     cli.add_command(command)
 
 

@@ -17,13 +17,23 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from ..columns import Bytes, Ragged
-from ..records.peek import image_type
+from ..records.wording import shortened, size_text
 from ..schema import Field, Schema
 
 PATIENCE = 2.0  # seconds without a progress bar
-MOST_VALUES = 8
-MOST_LETTERS = 70
 WIDE = 1000  # where there is no terminal to fit into
+
+__all__ = [
+    "PATIENCE",
+    "Bar",
+    "console",
+    "kind_text",
+    "print_json",
+    "schema_rows",
+    "size_text",
+    "to_json",
+    "value_text",
+]
 
 
 def console(stderr: bool = False) -> Console:
@@ -31,16 +41,6 @@ def console(stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else WIDE
     return Console(file=stream, width=width, highlight=False)
-
-
-def size_text(count: float) -> str:
-    """A number of bytes as people say it: 83 KB."""
-    units = ["B", "KB", "MB", "GB", "TB"]
-    while count >= 999.5 and len(units) > 1:
-        count /= 1000
-        units.pop(0)
-    unit = units[0]
-    return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.1f} {unit}"
 
 
 def schema_rows(schema: Schema) -> list[tuple[str, str, str]]:
@@ -55,35 +55,7 @@ def kind_text(field: Field) -> str:
 
 def value_text(value: Any) -> str:
     """A value in one short line, escaped for rich."""
-    return escape(_shortened(value))
-
-
-def _shortened(value: Any) -> str:
-    if value is None or value is np.ma.masked:
-        return "missing"
-    if isinstance(value, bytes):
-        kind = image_type(value)
-        if kind or len(value) > 16:
-            return f"<{kind or 'bytes'} {size_text(len(value))}>"
-        return repr(value)
-    if isinstance(value, str):
-        return repr(value if len(value) <= MOST_LETTERS else value[: MOST_LETTERS - 1] + "…")
-    if isinstance(value, (Ragged, Bytes)):
-        value = list(value)
-    if isinstance(value, np.ndarray) and value.ndim > 1:
-        shape = "×".join(map(str, value.shape))
-        return f"{_row(value.ravel())} ({shape})"
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return _row(value)
-    if isinstance(value, (float, np.floating)):
-        return f"{float(value):.6g}"
-    return str(value)
-
-
-def _row(values: Any) -> str:
-    shown = ", ".join(_shortened(item) for item in values[:MOST_VALUES])
-    more = f", … {len(values) - MOST_VALUES:,} more" if len(values) > MOST_VALUES else ""
-    return f"[{shown}{more}]"
+    return escape(shortened(value))
 
 
 def to_json(value: Any) -> Any:

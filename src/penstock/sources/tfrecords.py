@@ -101,12 +101,12 @@ def tfrecords(pattern: PathLike, schema: Schema | Mapping[str, Any] | None = Non
     Files called train-00000-of-00010.tfrecord, or name-train.tfrecord-00000-of-00010, and so on for other splits, keep
     their splits.
     """
-    files = files_named(pattern, SUFFIXES) if not os.path.isdir(pattern) else _in_folder(os.fspath(pattern))
-    known = _inferred(files) if schema is None else schema if isinstance(schema, Schema) else Schema(schema)
+    files = files_named(pattern, SUFFIXES) if not os.path.isdir(pattern) else files_in_folder(os.fspath(pattern))
+    known = inferred_schema(files) if schema is None else schema if isinstance(schema, Schema) else Schema(schema)
     names = short_names(files)
     splits: dict[str, list[int]] = {}
     for number, path in enumerate(files):
-        splits.setdefault(_split_name(path), []).append(number)
+        splits.setdefault(split_name(path), []).append(number)
     if "" in splits:
         return TFRecords(files, known, names)
     return Splits(
@@ -122,19 +122,20 @@ def is_tfrecord_name(name: str) -> bool:
     return name.lower().endswith(SUFFIXES) or (".tfrecord" in name.lower() and SHARD_NAME.fullmatch(name) is not None)
 
 
-def _in_folder(folder: str) -> list[str]:
+def files_in_folder(folder: str) -> list[str]:
+    """The TFRecord files of a folder."""
     names = sorted(name for name in os.listdir(folder) if not name.startswith(".") and is_tfrecord_name(name))
     return [os.path.join(folder, name) for name in names] or files_named(folder, SUFFIXES)
 
 
-def _split_name(path: str) -> str:
+def split_name(path: str) -> str:
     """The split that a shard's name tells, or nothing."""
     match = SHARD_NAME.fullmatch(os.path.basename(path))
     last = re.split(r"[-_.]", match[1])[-1] if match else ""
     return last if last.lower() in SPLIT_NAMES else ""
 
 
-def _inferred(files: Sequence[str]) -> Schema:
+def inferred_schema(files: Sequence[str]) -> Schema:
     """The schema that a sample of the first records of some files shows."""
     step = max(1, len(files) // _SAMPLED_FILES)
     sampled = files[::step][:_SAMPLED_FILES]

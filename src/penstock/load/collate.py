@@ -1,0 +1,204 @@
+"""Examples put together as a batch: fields that a map left alone become the columns that the codec gives."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..columns import Array, Bytes, Ragged
+from ..dtypes import TEXTS
+from ..errors import SchemaError
+from ..field import Field
+from ..schema import Schema
+
+MOST_SHAPES = 5  # that a message names
+
+
+def collate(rows: Sequence[Any], schema: Mapping[str, Any], shaped: Collection[str] = (), pad: Any = None) -> Any:
+    """A batch of examples: dicts become a dict of columns, tuples a tuple of them.
+
+    A field of the schema keeps its kind of column for as long as its values fit it. Those named in `shaped` came with
+    a shape for each row, and no map touched them: they stay so. Other arrays must be equal in shape, or be padded.
+    """
+    if isinstance(rows[0], Mapping):
+        return _dict(rows, schema, "", shaped, pad)
+    return _column(rows, None, "", shaped, pad)
+
+
+def _dict(
+    rows: Sequence[Any], schema: Mapping[str, Any], where: str, shaped: Collection[str], pad: Any
+) -> dict[str, Any]:
+    names = rows[0].keys()
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping) or row.keys() != names:
+            got = list(row) if isinstance(row, Mapping) else type(row).__name__
+            raise SchemaError(
+                f"expected the fields {list(names)}, as in the first example of the batch, got {got}",
+                f"example {number} of the batch" + (f", {where}" if where else ""),
+                "Let the map return the same fields for every example",
+            )
+    columns = {}
+    for name in names:
+        path = f"{where}/{name}" if where else name
+        columns[name] = _column([row[name] for row in rows], schema.get(name), path, shaped, pad)
+    return columns
+
+
+def _column(values: Sequence[Any], node: Any, where: str, shaped: Collection[str], pad: Any) -> Any:
+    first = next((value for value in values if value is not None), None)
+    if isinstance(first, Mapping):
+        inner = {leaf.name: leaf for leaf in node.leaves()} if isinstance(node, Schema) and node.sequence else node
+        inner = inner if isinstance(inner, Mapping) else {}
+        return _dict(values, inner, where, shaped, pad)
+    if isinstance(first, tuple):
+        if any(not isinstance(value, tuple) or len(value) != len(first) for value in values):
+            raise SchemaError(f"expected tuples of {len(first)} values from each example, got others", where)
+        parts = enumerate(zip(*values, strict=True))
+        return tuple(_column(items, None, f"{where}[{at}]", shaped, pad) for at, items in parts)
+    if where.split("/")[0] in shaped and isinstance(first, np.ndarray):
+        return ragged(values, first.ndim, first.dtype, shapes=True)
+    if isinstance(node, Field):
+        column = _known(values, node)
+        if column is not None:
+            return column
+    return _new(values, first, where, pad)
+
+
+# Fields of the schema
+
+
+def _known(values: Sequence[Any], field: Field) -> Any:
+    """The column of a field, or None where a map has made something else of it."""
+    unknown = field.shape.count(None)
+    text = field.dtype == "str"
+    if field.dtype in TEXTS and not field.levels and not unknown:
+        kind = str if text else bytes
+        if not field.shape and all(value is None or isinstance(value, kind) for value in values):
+            return Bytes.from_list(list(values), text=text)
+        return _strings(values, field, kind) if field.shape else None
+    if not field.levels and not unknown:
+        return _fixed(values, field)
+    if unknown > 1:
+        return None
+    try:
+        if field.levels > 1 or field.dtype in TEXTS:
+            return Ragged.from_rows(list(values), None if field.dtype in TEXTS else field.numpy_dtype)
+        rows = [None if value is None else np.asarray(value) for value in values]
+        shaped = [row for row in rows if row is not None]
+        dimensions = field.levels + len(field.shape)
+        if any(row.ndim != dimensions or row.dtype.kind != shaped[0].dtype.kind for row in shaped):
+            return None
+        dtype = field.numpy_dtype if not shaped or shaped[0].dtype == field.numpy_dtype else None
+        leading = bool(field.levels) or field.shape[0] is None
+        return ragged(rows, dimensions, dtype, shapes=not leading)
+    except (ValueError, TypeError):
+        return None
+
+
+def _fixed(values: Sequence[Any], field: Field) -> Any:
+    """Numbers of one shape, masked where they may be missing."""
+    sizes = tuple(size for size in field.shape if size is not None)
+    masked = field.optional and field.default is None
+    missing = np.array([value is None for value in values], dtype=bool)
+    if missing.any() and not masked:
+        return None
+    arrays = [np.zeros(sizes, field.numpy_dtype) if value is None else np.asarray(value) for value in values]
+    if any(array.shape != sizes for array in arrays):
+        return None
+    column = np.stack(arrays)
+    if not masked:
+        return column
+    return np.ma.MaskedArray(column, np.broadcast_to(missing.reshape(-1, *(1 for _ in sizes)), column.shape))
+
+
+def _strings(values: Sequence[Any], field: Field, kind: type) -> Any:
+    sizes = tuple(size for size in field.shape if size is not None)
+    count = int(np.prod(sizes))
+    items: list[Any] = []
+    for value in values:
+        row = [kind()] * count if value is None else np.asarray(value, dtype=object).reshape(-1).tolist()
+        if len(row) != count or not all(isinstance(item, kind) for item in row):
+            return None
+        items += row
+    flat = Bytes.from_list(items, text=kind is str)
+    present = np.array([value is not None for value in values])
+    return Bytes._trusted(flat.values, flat.row_splits, flat.text, sizes, None if present.all() else present)
+
+
+def ragged(rows: Sequence[Array | None], dimensions: int, dtype: Any, *, shapes: bool) -> Ragged:
+    """Rows of these dimensions; with `shapes`, each has a shape of its own and the values are flat."""
+    present = np.array([row is not None for row in rows], dtype=bool)
+    filled = [row for row in rows if row is not None]
+    if not shapes and len({row.shape[1:] for row in filled}) > 1:
+        raise ValueError("rows that differ in more than their length")
+    parts = [row.reshape(-1) if shapes else row for row in filled]
+    lengths = np.array([0 if row is None else row.size if shapes else len(row) for row in rows], dtype=np.int64)
+    splits = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    values = np.concatenate(parts) if parts else np.empty(0, dtype)
+    given = None
+    if shapes:
+        given = np.zeros((len(rows), dimensions), np.int64)
+        given[present] = [row.shape for row in filled]
+    values = values if dtype is None else values.astype(dtype, copy=False)
+    return Ragged._trusted(values, splits, given, None if present.all() else present)
+
+
+# Fields that a map made
+
+
+def _new(values: Sequence[Any], first: Any, where: str, pad: Any) -> Any:
+    if first is None or any(value is None for value in values):
+        number = next(at for at, value in enumerate(values) if value is None)
+        raise SchemaError(
+            "expected a value, got None",
+            f"{where}, example {number} of the batch",
+            "Give it a value in the map, or leave the field out",
+        )
+    if isinstance(first, (str, bytes)):
+        return Bytes.from_list(list(values))
+    if isinstance(first, list) and first and isinstance(first[0], (str, bytes)):
+        return Ragged.from_rows(list(values))
+    if isinstance(first, (Ragged, Bytes)):
+        raise SchemaError(f"expected a value of one example, got {type(first).__name__}", where)
+    arrays = [np.asarray(value) for value in values]
+    if arrays[0].dtype == object and not isinstance(first, np.ndarray):
+        raise SchemaError(
+            f"expected a number, str, bytes, array, list, tuple or dict, got {type(first).__name__}",
+            where,
+            "Convert it in the map",
+        )
+    found = list(dict.fromkeys(array.shape for array in arrays))
+    if len(found) == 1:
+        return np.stack(arrays)
+    if pad is not None and len({len(shape) for shape in found}) == 1:
+        return ragged(arrays, len(found[0]), None, shapes=True)
+    shown = ", ".join(str(list(shape)) for shape in found[:MOST_SHAPES]) + (" ..." if len(found) > MOST_SHAPES else "")
+    raise SchemaError(
+        f"expected one shape in a batch, got {shown}",
+        where,
+        "Make them equal in the map, or pad them: batch(..., pad=0)",
+    )
+
+
+# Padding
+
+
+def padded(columns: Any, pad: Any, where: str = "") -> Any:
+    """Ragged columns as arrays. `pad` is a value for all, or one for each field: {"tokens": 0, "mask": (0, 512)}."""
+    if not isinstance(columns, Mapping):
+        return columns
+    done: dict[str, Any] = {}
+    for name, column in columns.items():
+        path = f"{where}/{name}" if where else name
+        if isinstance(column, Mapping):
+            done[name] = padded(column, pad, path)
+            continue
+        wanted = pad.get(path) if isinstance(pad, Mapping) else pad
+        if wanted is None or not isinstance(column, Ragged):
+            done[name] = column
+            continue
+        value, length = wanted if isinstance(wanted, tuple) else (wanted, None)
+        done[name] = column.to_padded(length, value)
+    return done

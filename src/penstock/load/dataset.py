@@ -1,0 +1,171 @@
+"""`load`: a dataset as a mapping of splits."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from .._core import Shards
+from ..errors import SchemaError
+from ..schema import Schema
+from .opening import Opened, PathLike, ShardFile, open_dataset
+from .recipe import Part, Recipe
+from .slices import resolve
+from .split import Split
+
+
+def load(
+    path: PathLike | Sequence[PathLike],
+    *,
+    schema: Schema | Mapping[str, Any] | None = None,
+    format: str | None = None,
+    decode: bool | Mapping[str, Any] = True,
+    on_error: str = "raise",
+    cache: PathLike | None = None,
+) -> Dataset:
+    """Open a dataset: a directory that `build` made, or TFRecord files made by anyone.
+
+    ds = load("data/photos")
+    ds["train"][5]                         # any example: {"image": array(...), "label": 3}
+    ds["train[:80%]"].shuffle(seed=7).batch(64)
+
+    path      a directory, a file, a glob, a range such as "part-{000..146}.tfrecord", or a list of them
+    schema    what the records hold, if nobody has written it down; otherwise it is inferred from a sample
+    format    "tfrecord"; found out unless told
+    decode    images become arrays; False leaves them as bytes, {"image": Image(size=(224, 224))} says how
+    on_error  "raise", or "skip" to leave damaged records out, count and report them
+    cache     the folder for indexes of files whose own folder cannot be written to
+    """
+    if on_error not in ("raise", "skip"):
+        raise SchemaError(f'expected on_error "raise" or "skip", got {on_error!r}', "load")
+    return Dataset(open_dataset(path, schema, format, cache), decode=decode, on_error=on_error)
+
+
+class Dataset(Mapping[str, Split]):
+    """A dataset: its splits by name, or by an expression such as "train[:80%]" or "train-2013+train-2014"."""
+
+    def __init__(self, opened: Opened, *, decode: Any = True, on_error: str = "raise") -> None:
+        self._opened = opened
+        self.decode = decode
+        self.on_error = on_error
+        starts = itertools.accumulate((sum(f.records for f in files) for files in opened.splits.values()), initial=0)
+        self._starts = dict(zip(opened.splits, starts, strict=False))
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self._opened.name
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return self._opened.path
+
+    @property
+    def schema(self) -> Schema:
+        """What its examples hold."""
+        return self._opened.schema
+
+    def __getitem__(self, expression: str) -> Split:
+        if not isinstance(expression, str):
+            hint = "Take a split first: ds['train'][5]"
+            raise KeyError(f"expected the name of a split, got {type(expression).__name__}. {hint}")
+        lengths = {split: [file.records for file in files] for split, files in self._opened.splits.items()}
+        spans = [(self._starts[name] + a, self._starts[name] + b) for name, a, b in resolve(expression, lengths)]
+        return Split(Recipe(Part(self, tuple(spans)), decode=self.decode), expression)
+
+    def __contains__(self, expression: object) -> bool:
+        return expression in self._opened.splits
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._opened.splits)
+
+    def __len__(self) -> int:
+        return len(self._opened.splits)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        from .show import dataset_text
+
+        return dataset_text(self)
+
+    def _repr_html_(self) -> str:
+        from .show import dataset_html
+
+        return dataset_html(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Small: another process opens the same files again, and makes sure that they are the same."""
+        opened = self._opened
+        if opened.manifest is not None:
+            given = None if opened.schema == opened.manifest.schema else opened.schema.to_json()
+            return _reopened, (opened.path, given, self.decode, self.on_error, self.fingerprint())
+        return _restored, (opened, self.decode, self.on_error)
+
+    def info(self) -> dict[str, Any]:
+        """What it is, plain: name, path, splits with their sizes, schema, and what its build said."""
+        splits = {
+            split: {
+                "examples": sum(file.records for file in files),
+                "shards": len(files),
+                "bytes": sum(file.bytes for file in files),
+            }
+            for split, files in self._opened.splits.items()
+        }
+        told: dict[str, Any] = {"name": self.name, "path": self.path, "splits": splits, "schema": self.schema.to_json()}
+        manifest = self._opened.manifest
+        if manifest is not None:
+            told |= {part: getattr(manifest, part) for part in ("options", "source", "found", "made")}
+        return told
+
+    @cached_property
+    def files(self) -> tuple[ShardFile, ...]:
+        """All shards, split by split: examples are numbered through them."""
+        return tuple(itertools.chain.from_iterable(self._opened.splits.values()))
+
+    @cached_property
+    def shards(self) -> Shards:
+        """The same, to read from. Each is opened when it is first needed."""
+        return Shards([(file.path, file.records, file.sidecar) for file in self.files])
+
+    def fingerprint(self, spans: Sequence[tuple[int, int]] | None = None) -> str:
+        """A digest of the shards that hold some examples, wherever they lie, and of which examples it is."""
+        digest = hashlib.blake2b(digest_size=8)
+        first = 0
+        for number, file in enumerate(self.files):
+            last = first + file.records
+            inside = [(max(a, first) - first, min(b, last) - first) for a, b in spans or [(first, last)]]
+            inside = [(a, b) for a, b in inside if a < b]
+            if inside:
+                told = self._checksums.get(number)
+                digest.update(repr((os.path.basename(file.path), file.records, file.bytes, told, inside)).encode())
+            first = last
+        return digest.hexdigest()
+
+    @cached_property
+    def _checksums(self) -> dict[int, int]:
+        """The shards' CRC-32C, where a manifest has them."""
+        manifest = self._opened.manifest
+        shards = itertools.chain.from_iterable(manifest.splits.values()) if manifest else ()
+        return {number: shard.crc32c for number, shard in enumerate(shards)}
+
+
+def _reopened(path: str, schema: Any, decode: Any, on_error: str, fingerprint: str) -> Dataset:
+    given = None if schema is None else Schema.from_json(schema)
+    dataset = load(path, schema=given, decode=decode, on_error=on_error)
+    if dataset.fingerprint() != fingerprint:
+        raise SchemaError("expected the dataset that was pickled, got another one in its place", path, "Load it again")
+    return dataset
+
+
+def _restored(opened: Opened, decode: Any, on_error: str) -> Dataset:
+    return Dataset(opened, decode=decode, on_error=on_error)
