@@ -79,26 +79,38 @@ impl Writer {
         self.check_open()?;
         frames::append(&mut self.pending, data);
         self.add_offset(data.len() + OVERHEAD);
-        if self.pending.len() >= BUFFER {
-            self.flush()
-        } else {
-            Ok(())
-        }
+        self.flush_blocks()
     }
 
     /// Appends records that are framed already.
     pub fn write_frames(&mut self, frames: &Frames) -> Result<()> {
-        self.flush()?;
-        self.put(frames.bytes())?;
+        self.check_open()?;
         frames.lengths().for_each(|length| self.add_offset(length));
-        Ok(())
+        if self.compression == Compression::None {
+            self.flush()?;
+            return self.put(frames.bytes());
+        }
+        self.pending.extend_from_slice(frames.bytes());
+        self.flush_blocks()
+    }
+
+    /// Writes whole blocks. What a compressor makes of bytes depends on where they are cut: always at the same places.
+    fn flush_blocks(&mut self) -> Result<()> {
+        match self.pending.len() - self.pending.len() % BUFFER {
+            0 => Ok(()),
+            whole => self.flush_first(whole),
+        }
     }
 
     fn flush(&mut self) -> Result<()> {
-        let pending = std::mem::take(&mut self.pending);
-        self.put(&pending)?;
+        self.flush_first(self.pending.len())
+    }
+
+    fn flush_first(&mut self, count: usize) -> Result<()> {
+        let mut pending = std::mem::take(&mut self.pending);
+        pending[..count].chunks(BUFFER).try_for_each(|block| self.put(block))?;
+        pending.drain(..count);
         self.pending = pending;
-        self.pending.clear();
         Ok(())
     }
 
@@ -166,6 +178,30 @@ mod tests {
             assert_eq!(shard.read_many(&[3, 1]).unwrap().iter().collect::<Vec<_>>(), [&b"four"[..], b"two"]);
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "no temporary file is left");
+    }
+
+    #[test]
+    fn compressed_bytes_do_not_depend_on_how_records_are_handed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let records: Vec<Vec<u8>> =
+            (0..6000usize).map(|n| (0..n % 700).map(|i| (i * n % 251) as u8).collect()).collect();
+        for compression in [Compression::Gzip, Compression::Zlib] {
+            let written = [1, 7, 500, 6000].map(|step| {
+                let path = folder.path().join("shard");
+                let mut writer = Writer::create(&path, compression, 6).unwrap();
+                for some in records.chunks(step) {
+                    let mut frames = Frames::default();
+                    some.iter().for_each(|record| frames.push(record));
+                    match step {
+                        1 => writer.write(&some[0]).unwrap(),
+                        _ => writer.write_frames(&frames).unwrap(),
+                    }
+                }
+                writer.finish(false).unwrap();
+                std::fs::read(&path).unwrap()
+            });
+            assert!(written.iter().all(|bytes| *bytes == written[0]));
+        }
     }
 
     #[test]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from itertools import repeat
@@ -77,20 +76,20 @@ class Inputs:
         """Where an example comes from, for people."""
         return place_of(self.source, number)
 
-    def digest(self, rows: Array, keys: list[str]) -> str:
-        """What some examples are made from, as one value; "" where the source cannot tell whether they have changed.
+    def made_from(self, rows: Array, keys: Sequence[str]) -> bytes | None:
+        """What some examples are made from; None where the source cannot tell whether they have changed.
 
         The rows of a table are not looked at one by one: it is as quick to write them.
         """
         if not hasattr(self.source, "stamp") or is_table(self.source):
-            return ""
-        digest = hashlib.blake2b(digest_size=16)
+            return None
+        said = []
         for row, key in zip(rows.tolist(), keys, strict=True):
             stamp = str(self.source.stamp(row))
             if not stamp:
-                return ""
-            digest.update(f"{len(key)}:{key}{len(stamp)}:{stamp}".encode("utf-8", "surrogatepass"))
-        return digest.hexdigest()
+                return None
+            said.append(f"{len(key)}:{key}{len(stamp)}:{stamp}")
+        return "".join(said).encode("utf-8", "surrogatepass")
 
     def multiplies(self) -> bool:
         """Whether an example may become many."""
@@ -102,6 +101,12 @@ class Inputs:
             with suppress(Exception):
                 return multiplies(type(self.source[number]))
         return False
+
+
+def inputs_digest(made_from: Iterable[bytes | None]) -> str:
+    """What all examples of a file are made from, as one value; "" where that is unknown."""
+    known = list(made_from)
+    return "" if None in known else digest(b"".join(part for part in known if part))
 
 
 def multiplies(kind: type) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 
@@ -49,11 +50,16 @@ class Local:
     def map(
         self, function: Function[Shared, Item, Result], shared: Shared, items: Iterable[Item], progress: Progress
     ) -> Generator[tuple[Item, Result], None, None]:
-        """Run `function(shared, item, progress)` for each item; results come as they are ready."""
+        """Run `function(shared, item, progress)` for each item; results come as they are ready.
+
+        Items that are a deque may be added to meanwhile; each is taken out of it as it is begun.
+        """
+        waiting = items if isinstance(items, deque) else deque(items)
         if self.processes > 1:
-            yield from map_in_processes(self.processes, function, shared, items, progress)
-        else:
-            yield from ((item, function(shared, item, progress)) for item in items)
+            yield from map_in_processes(self.processes, function, shared, waiting, progress)
+        while waiting:
+            item = waiting.popleft()
+            yield item, function(shared, item, progress)
 
 
 def _machine_memory() -> int:

@@ -21,11 +21,12 @@ from ..schema import Schema
 from .commit import Leak, describe_dataset, find_leaks, publish_dataset, sweep_shards, sweep_temporary
 from .duplicates import drop_duplicates
 from .encoder import DriftError, Job, Outcome
-from .inputs import Inputs
+from .inputs import Inputs, inputs_digest
 from .journal import Journal
 from .listing import Split, infer_schema, list_splits
 from .local import Local
 from .options import Options, Quarantine
+from .pieces import write_shards
 from .plan import cut_shards
 from .report import Built, Meter
 from .resume import begin, find_standing, finish_commit, take_over, whole_files
@@ -259,7 +260,7 @@ class _Build:
         self.meter.begin("writing", sum(len(task.rows) for task in missing))
         written = []
         job = replace(job, directory=self.directory / WORK)  # where shards wait until all are there
-        with closing(self.engine.map(run, job, missing, self.meter)) as results:
+        with closing(write_shards(self.engine, job, missing, self.meter)) as results:
             for _, outcome in results:
                 self.journal.note("shard", asdict(outcome))
                 self._count(outcome)
@@ -295,7 +296,8 @@ class _Build:
             if entry is not None and entry["bad"] and self.options.retry:
                 entry = None
             if entry is not None and entry["inputs"] and not self.options.retry:
-                entry = entry if entry["inputs"] == sources[task.split].digest(task.rows, task.keys) else None
+                now = inputs_digest([sources[task.split].made_from(task.rows, task.keys)])
+                entry = entry if entry["inputs"] == now else None
             if entry is not None:
                 fresh[task.file] = entry
         self.staged = whole_files(self.directory / WORK, fresh.values())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from ..columns import Array
 from ..manifest import hashes_path, write_keys
 from ..records.tfrecord import TFRecordWriter
 from .encoder import Encoder, Job, Outcome
-from .inputs import Inputs
+from .inputs import Inputs, inputs_digest
 from .workers import Progress
 
 
@@ -29,24 +31,63 @@ class Task:
         return f"{self.file} ({len(self.keys)} examples of {self.split}, {some})"
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """What became of a task's examples, besides their records.
+
+    hashes     of the records' contents, where there are other splits to compare them with
+    made_from  what the examples were made from; None where that is unknown
+    """
+
+    outcome: Outcome
+    keys: list[str]
+    hashes: Array
+    made_from: bytes | None
+
+
 def run(job: Job, task: Task, progress: Progress) -> Outcome:
     """Load, encode and write one file of records, with its index and its keys."""
+    with shard_writer(job, task.file) as writer:
+        loaded = load(job, task, writer, progress)
+    return conclude(job, task.file, writer, [loaded])
+
+
+def shard_writer(job: Job, file: str) -> TFRecordWriter:
+    """What a task writes its records with."""
+    return TFRecordWriter(job.directory / file, job.format, index=True, sync=True, threads=1)
+
+
+def load(job: Job, task: Task, writer: TFRecordWriter, progress: Progress) -> Loaded:
+    """Load and encode the examples of a task, and write their records."""
     inputs = Inputs(job.sources[task.split])
-    made_from = inputs.digest(task.rows, task.keys)  # before the loading: a change while it runs is noticed
+    made_from = inputs.made_from(task.rows, task.keys)  # before the loading: a change while it runs is noticed
     outcome = Outcome(task.split, task.file)
-    path = job.directory / task.file
     hashes = [np.empty(0, np.uint64)]
     kept: list[str] = []
-    with TFRecordWriter(path, job.format, index=True, sync=True, threads=1) as writer:
-        for records, keys in Encoder(job, task.split, outcome).listed(inputs, task.rows, task.keys):
-            writer.write_records(records)
+    for records, keys in Encoder(job, task.split, outcome).listed(inputs, task.rows, task.keys):
+        writer.write_records(records)
+        if len(job.sources) > 1:
             hashes.append(hash_records(records))
-            kept += keys
-            progress(len(records), records.nbytes)
-    summary = writer.summary
+        kept += keys
+        progress(len(records), records.nbytes)
+    return Loaded(outcome, kept, np.concatenate(hashes), made_from)
+
+
+def conclude(job: Job, file: str, writer: TFRecordWriter, parts: Sequence[Loaded]) -> Outcome:
+    """Write what stands beside a file of records, which was loaded in one or several parts."""
+    path, summary = Path(writer.path), writer.summary
     assert summary is not None
-    write_keys(path, kept)
-    np.save(hashes_path(path), np.concatenate(hashes))
-    outcome.records, outcome.bytes, outcome.crc32c = summary.records, summary.bytes, summary.crc32c
-    outcome.inputs = "" if outcome.bad else made_from  # what failed is tried again another time
-    return outcome
+    write_keys(path, [key for part in parts for key in part.keys])
+    if len(job.sources) > 1:
+        np.save(hashes_path(path), np.concatenate([part.hashes for part in parts]))
+    bad = [entry for part in parts for entry in part.outcome.bad]
+    return Outcome(
+        split=parts[0].outcome.split,
+        file=file,
+        records=summary.records,
+        bytes=summary.bytes,
+        crc32c=summary.crc32c,
+        inputs="" if bad else inputs_digest(part.made_from for part in parts),  # what failed is tried again
+        ignored=sum(part.outcome.ignored for part in parts),
+        bad=bad,
+    )

@@ -7,8 +7,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import BuildError, PenstockError
@@ -26,23 +26,23 @@ MOST_CRASHES = 3  # of workers on one item
 
 
 def map_in_processes(
-    count: int, function: Function[Shared, Item, Result], shared: Shared, items: Iterable[Item], progress: Progress
+    count: int, function: Function[Shared, Item, Result], shared: Shared, items: deque[Item], progress: Progress
 ) -> Generator[tuple[Item, Result], None, None]:
     """Run `function(shared, item, progress)` for each item; results come as they are ready.
 
-    An error ends all of it. An item whose worker dies is given to another, up to three times.
+    Items may be added while it runs. An error ends all of it. An item whose worker dies is given to another, up to
+    three times.
     """
     from multiprocessing.connection import wait
 
-    waiting = list(items)[::-1]
     crashes: Counter[int] = Counter()
     workers: dict[Connection, _Worker] = {}
     try:
-        while waiting or workers:
-            while waiting and len(workers) < count:
+        while items or workers:
+            while items and len(workers) < count:
                 worker = _Worker(function, shared)
                 workers[worker.connection] = worker
-                worker.give(waiting.pop())
+                worker.give(items.popleft())
             ready: Any
             for ready in wait(list(workers)):
                 worker = workers[ready]
@@ -55,7 +55,7 @@ def map_in_processes(
                     if crashes[id(worker.item)] >= MOST_CRASHES:
                         got = f"{MOST_CRASHES} that ended on it, the last with code {code}"
                         raise BuildError(f"expected a worker process to finish {worker.item}, got {got}") from None
-                    waiting.append(worker.item)
+                    items.appendleft(worker.item)
                     continue
                 if kind == "progress":
                     progress(*content)
@@ -63,13 +63,12 @@ def map_in_processes(
                     error, trace = content
                     raise error from _WorkerTraceback(trace)
                 else:
-                    item = worker.item
-                    if waiting:
-                        worker.give(waiting.pop())
+                    yield worker.item, content
+                    if items:
+                        worker.give(items.popleft())
                     else:
                         worker.end()
                         del workers[ready]
-                    yield item, content
     finally:
         for worker in workers.values():
             worker.end()
