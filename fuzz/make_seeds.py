@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """Writes the seeds of every fuzz target anew: fuzz/make_seeds.py
 
-Small valid inputs of every kind, and the odd shapes that files of others have. Only the standard library is needed. The
-bytes are the same each time, but for compressed ones, which are up to the zlib at hand.
+Small valid inputs of every kind, and the odd shapes that files of others have. Only the standard library is needed, and
+Pillow for images. The bytes are the same each time, but for compressed ones, which are up to the libraries at hand.
 """
 
 from __future__ import annotations
 
 import gzip
+import io
 import random
 import shutil
 import struct
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 SEEDS = Path(__file__).resolve().parent / "seeds"
 
@@ -355,11 +357,63 @@ def round_trip() -> dict[str, bytes]:
     return {"zeros": bytes(400), "ones": b"\x01" * 400, "high": b"\xff" * 400, "rising": bytes(range(256)) * 2, **seeds}
 
 
+def image() -> dict[str, bytes]:
+    """A byte of options, then an image file."""
+    from PIL import Image as Pillow
+
+    size = (20, 17)
+    pixels = bytes((x * 12 + y * 5 * channel) & 0xFF for y in range(17) for x in range(20) for channel in range(3))
+    scene = Pillow.frombytes("RGB", size, pixels)
+    clear = scene.convert("RGBA")
+    clear.putalpha(scene.convert("L"))
+
+    def save(picture: Any, kind: str, **options: Any) -> bytes:
+        file = io.BytesIO()
+        picture.save(file, kind, **options)
+        return file.getvalue()
+
+    files = {
+        "jpeg": save(scene, "JPEG"),
+        "jpeg_444": save(scene, "JPEG", subsampling="4:4:4"),
+        "jpeg_422": save(scene, "JPEG", subsampling="4:2:2"),
+        "jpeg_progressive": save(scene, "JPEG", progressive=True),
+        "jpeg_restarts": save(scene, "JPEG", restart_marker_blocks=1),
+        "jpeg_rgb": save(scene, "JPEG", keep_rgb=True),
+        "jpeg_grey": save(scene.convert("L"), "JPEG"),
+        "jpeg_cmyk": save(scene.convert("CMYK"), "JPEG"),
+        "png": save(scene, "PNG"),
+        "png_alpha": save(clear, "PNG"),
+        "png_grey_alpha": save(clear.convert("LA"), "PNG"),
+        "png_palette": save(scene.convert("P"), "PNG", transparency=3),
+        "png_bits": save(scene.convert("1"), "PNG"),
+        "png_deep": save(Pillow.frombytes("I;16", size, pixels[: 20 * 17 * 2]), "PNG"),
+        "png_animated": save(scene, "PNG", save_all=True, append_images=[scene.rotate(90)]),
+        "webp": save(scene, "WEBP"),
+        "webp_alpha": save(clear, "WEBP"),
+        "webp_lossless": save(clear, "WEBP", lossless=True),
+        "webp_animated": save(scene, "WEBP", save_all=True, append_images=[scene.rotate(90)]),
+        "gif": save(scene.convert("P"), "GIF"),
+        "gif_interlaced": save(scene.convert("P"), "GIF", interlace=1, transparency=2),
+        "gif_animated": save(scene, "GIF", save_all=True, append_images=[scene.rotate(90)]),
+        "bmp": save(scene, "BMP"),
+        "bmp_alpha": save(clear, "BMP"),
+        "bmp_palette": save(scene.convert("P"), "BMP"),
+        "bmp_bits": save(scene.convert("1"), "BMP"),
+    }
+    seeds = {name: bytes([number % 16]) + file for number, (name, file) in enumerate(files.items())}
+    for name in ("jpeg", "jpeg_progressive", "png", "webp", "webp_lossless", "gif"):
+        seeds[f"{name}_cut"] = b"\0" + files[name][: len(files[name]) * 3 // 4]
+    huge = bytearray(files["jpeg"])
+    at = huge.index(b"\xff\xc0")
+    huge[at + 5 : at + 9] = b"\xff" * 4
+    return {**seeds, "jpeg_huge": b"\0" + bytes(huge), "text": b"\0text", "empty": b"\0"}
+
+
 def main() -> None:
     """Writes all seeds."""
     total = 0
     shutil.rmtree(SEEDS, ignore_errors=True)
-    for target in (frame_scan, example_decode, sequence_decode, index_file, round_trip):
+    for target in (frame_scan, example_decode, sequence_decode, index_file, round_trip, image):
         folder = SEEDS / target.__name__
         folder.mkdir(parents=True)
         for name, data in target().items():

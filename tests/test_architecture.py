@@ -20,7 +20,7 @@ LAYERS: list[set[str]] = [
     {"errors", "dtypes", "_core"},
     {"values"},
     {"field"},
-    {"columns", "schema", "inference", "storage", "example", "identity", "info", "tfds"},
+    {"columns", "schema", "inference", "storage", "image", "example", "identity", "info", "tfds"},
     {"moments", "subset"},
     {"records", "manifest"},
     {"splitting", "sources", "provenance"},
@@ -28,7 +28,7 @@ LAYERS: list[set[str]] = [
     {"frameworks", "compat", "recipes"},
     {"cli"},
 ]
-MAY_IMPORT_CORE = {"records", "sources", "build", "load"}
+MAY_IMPORT_CORE = {"image", "records", "sources", "build", "load"}
 BASE_PACKAGES = {"numpy"}
 CLI_PACKAGES = BASE_PACKAGES | {"click", "rich"}
 # Packages of an extra, each with the one place that imports it (inside a function: never when penstock is imported).

@@ -397,7 +397,7 @@ def test_rows_go_both_ways(values: dict[str, Any]) -> None:
 
 USER = """
 import numpy as np
-import penstock.example as ps
+import penstock as ps
 
 NAMES = ("a", "b")
 
@@ -415,6 +415,7 @@ class Toy(ps.Example):
 
     def load(self, root: str, normalize: bool = False) -> None:
         self.data = np.load(f"{root}/{self.key}.npy")
+        self.image = b"the bytes of a file"
         length: int = len(self.image)
         word: str = self.text + self.key
         if self.label > length or not word:

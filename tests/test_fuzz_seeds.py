@@ -143,6 +143,15 @@ def test_dali_indexes(seed: Path, shard: Path, tmp_path: Path) -> None:
         assert text.read_text() == "0 20\n20 16\n36 24\n"
 
 
+@seeds("image")
+def test_images(seed: Path) -> None:
+    content = seed.read_bytes()
+    for data in (content, content[1:]):
+        for options in ({}, {"channels": None}, {"size": (7, 5), "crop": "random"}):
+            pixels = attempt(ps.Image(**options).decode, data)
+            assert pixels is None or pixels.size
+
+
 @seeds("round_trip")
 def test_bytes(seed: Path, tmp_path: Path) -> None:
     content = seed.read_bytes()

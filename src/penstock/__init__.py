@@ -31,8 +31,9 @@ if TYPE_CHECKING:
         SchemaError,
         StorageError,
     )
-    from .example import Array, Example, IgnoreExample, Image, Label, Skip, Text
+    from .example import Array, Example, IgnoreExample, Label, Skip, Text
     from .field import Field
+    from .image import Image
     from .info import Info
     from .load.dataset import Dataset, load
     from .load.loader import Loader, mix
@@ -65,8 +66,9 @@ _HOMES = {
     "columns": "Bytes Ragged",
     "errors": "BuildError CorruptionError ExampleError IndexMismatchError LoadError MissingDependencyError "
     "NotFoundError PenstockError RecordIndexError SchemaError StorageError",
-    "example": "Array Example IgnoreExample Image Label Skip Text",
+    "example": "Array Example IgnoreExample Label Skip Text",
     "field": "Field",
+    "image": "Image",
     "info": "Info",
     "provenance": "Place place_of_record places_of",
     "load.dataset": "Dataset load",

@@ -26,6 +26,7 @@ import numpy as np
 from .dtypes import DTYPES, INTEGERS, write_dimensions
 from .errors import PenstockError, SchemaError, name_known
 from .field import Field
+from .image import Image
 from .schema import Schema
 
 T = TypeVar("T")
@@ -50,8 +51,6 @@ _SKIPPED = _Skipped()
 
 Skip = Annotated[T, _SKIPPED]
 """Known, never stored: `name: Skip[str]`."""
-Image = Annotated[bytes, Field(dtype="bytes", kind="image")]
-"""The bytes of an image file, stored as they are."""
 Text = Annotated[str, Field(dtype="str", kind="text")]
 """A text."""
 
@@ -291,6 +290,8 @@ def _understood(hint: Any, name: str, where: str) -> _Declared:
             break
     if node is None:
         node = _plain_field(hint, 0)
+    if hint is Image:
+        hint = bytes
     if node is None and not skipped:
         raise SchemaError(
             f"expected a type that can be stored, got {_type_name(hint)}",
@@ -315,6 +316,8 @@ def _plain_field(hint: Any, levels: int) -> Field | None:
             return _plain_field(inner, levels + 1)
         field = next((mark for mark in inner.__metadata__ if isinstance(mark, Field)), None)
         return None if field is None else replace(field, levels=field.levels + levels + 1)
+    if hint is Image:
+        return Field(dtype="bytes", kind="image", levels=levels)
     dtype = _PLAIN.get(hint) if isinstance(hint, type) else None
     dtype = dtype or (_numpy_name(hint) if isinstance(hint, type) and issubclass(hint, np.generic) else None)
     return None if dtype is None else Field(dtype=dtype, levels=levels)

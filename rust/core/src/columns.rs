@@ -112,6 +112,27 @@ pub struct Column {
     pub row_splits: Option<Vec<i64>>,
     /// 1 for each row that is there, 0 for each that is missing; only when that was asked for.
     pub present: Option<Vec<u8>>,
+    /// The shapes of rows whose plan does not know them: decoded images.
+    pub shapes: Option<Shapes>,
+}
+
+/// The shapes of images: height, width, channels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shapes {
+    /// One shape for all.
+    Same([usize; 3]),
+    /// Three numbers for each row.
+    Each(Vec<i64>),
+}
+
+impl Shapes {
+    /// The shape of the first row.
+    pub fn first(&self) -> [usize; 3] {
+        match self {
+            Shapes::Same(shape) => *shape,
+            Shapes::Each(all) => [0, 1, 2].map(|at| all.get(at).map_or(0, |&size| size as usize)),
+        }
+    }
 }
 
 impl Column {
@@ -123,6 +144,7 @@ impl Column {
             value_splits: strings.then(|| vec![0]),
             row_splits: spec.count.is_none().then(|| vec![0]),
             present: (spec.missing == Missing::Mask).then(Vec::new),
+            shapes: None,
         }
     }
 
@@ -141,12 +163,15 @@ impl Column {
                 splits.extend(other.iter().skip(1).map(|split| end + split));
             }
         }
-        let Column { values, value_splits, row_splits, present } = other;
+        let Column { values, value_splits, row_splits, present, shapes } = other;
         self.values.grow(values.bytes().len()).copy_from_slice(values.bytes());
         join_splits(&mut self.value_splits, value_splits);
         join_splits(&mut self.row_splits, row_splits);
         if let (Some(mine), Some(present)) = (&mut self.present, present) {
             mine.extend_from_slice(present);
+        }
+        if let (Some(Shapes::Each(mine)), Some(Shapes::Each(shapes))) = (&mut self.shapes, shapes) {
+            mine.extend_from_slice(shapes);
         }
     }
 

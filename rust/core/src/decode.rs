@@ -75,7 +75,7 @@ impl<'a, 'r> Lane<'a, 'r> {
 
     /// Decodes all rows behind those that `column` has already.
     pub(crate) fn append(&self, column: &mut Column) -> Result<()> {
-        let Column { values, value_splits, row_splits, present } = column;
+        let Column { values, value_splits, row_splits, present, .. } = column;
         // All count as present until a row turns out to be missing.
         let mut present = present.as_mut().map(|present| {
             let start = present.len();

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use numpy::{PyArray1, PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
-use penstock_core::columns::Column;
+use numpy::{PyArray1, PyArrayDescr, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use penstock_core::columns::{Column, Shapes};
 use penstock_core::encode::{Batch, Input, Values};
 use penstock_core::example::walk;
 use penstock_core::plan::{Dtype, Encoding, Missing, Spec};
@@ -202,11 +202,12 @@ impl Plan {
 impl Face {
     /// An array when the column is nothing but that, otherwise its parts.
     pub fn column<'py>(&self, py: Python<'py>, column: Column, rows: usize) -> PyResult<Bound<'py, PyAny>> {
-        let Column { values, value_splits, row_splits, present } = column;
+        let Column { values, value_splits, row_splits, present, shapes } = column;
         let dtype = self.dtype.bind(py);
         let plain = value_splits.is_none() && row_splits.is_none();
+        let row_shape = if let Some(Shapes::Same(shape)) = &shapes { shape } else { self.shape.as_slice() };
         let shape: Vec<usize> = match plain {
-            true => std::iter::once(rows).chain(self.shape.iter().copied()).collect(),
+            true => std::iter::once(rows).chain(row_shape.iter().copied()).collect(),
             false => vec![values.bytes().len() / dtype.itemsize().max(1)],
         };
         let values = crate::buffers::array(py, values, dtype, &shape)?;
@@ -215,6 +216,11 @@ impl Face {
         }
         let splits = |splits: Option<Vec<i64>>| splits.map(|splits| PyArray1::from_vec(py, splits));
         let present = present.map(|bits| PyArray1::from_vec(py, bits.into_iter().map(|bit| bit != 0).collect()));
+        // Images of any size have their shapes where byte strings have their splits.
+        if let Some(Shapes::Each(shapes)) = shapes {
+            let shapes = PyArray1::from_vec(py, shapes).reshape([rows, 3])?;
+            return Ok((values, shapes, splits(row_splits), present).into_pyobject(py)?.into_any());
+        }
         Ok((values, splits(value_splits), splits(row_splits), present).into_pyobject(py)?.into_any())
     }
 
@@ -226,6 +232,9 @@ impl Face {
         let Some(splits) = &column.value_splits else {
             let dtype = self.dtype.bind(py);
             let length = column.values.bytes().len() / dtype.itemsize().max(1);
+            if let Some(shapes) = column.shapes {
+                return Ok(crate::buffers::array(py, column.values, dtype, &shapes.first())?);
+            }
             return Ok(match column.row_splits {
                 Some(_) => crate::buffers::array(py, column.values, dtype, &[length])?,
                 None if self.shape.is_empty() => crate::buffers::scalar(dtype, column.values.bytes())?,

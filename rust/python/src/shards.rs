@@ -60,9 +60,11 @@ impl Shards {
         number: u64,
         images: Option<&Bound<'py, Images>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let _ = images;
         self.with_record(py, number, |bytes| {
-            plan.get().example(py, bytes).map_err(|failure| match failure {
+            let example = plan.get().example(py, bytes).and_then(|example| {
+                images.map_or(Ok(()), |images| images.get().decode_example(&example, number)).map(|()| example)
+            });
+            example.map_err(|failure| match failure {
                 Failure::Core(error) => raise(py, &self.0.place(number, error)),
                 Failure::Python(error) => error,
             })

@@ -198,7 +198,7 @@ impl Typed {
             _ => Buffer::Numbers(self.numbers, 8 * self.rows),
         };
         let value_splits = (dtype == Dtype::Bytes).then_some(self.splits);
-        Some((dtype, Column { values, value_splits, row_splits: None, present: self.present }))
+        Some((dtype, Column { values, value_splits, row_splits: None, present: self.present, shapes: None }))
     }
 }
 

@@ -1,0 +1,63 @@
+//! Any bytes as an image: an error or pixels of the promised shape, alone as behind another image in a batch.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use penstock_core::columns::{Column, Shapes};
+use penstock_core::image::{decode, Crop, Images, Options};
+use penstock_core::plan::{Dtype, Encoding, Missing, Plan, Spec};
+use penstock_core::Kind;
+
+/// A whole image, whose pixels must not shine through in the next one.
+const OTHER: &[u8] = include_bytes!("../seeds/image/bmp_palette").split_at(1).1;
+
+fn options(choice: u8) -> Options {
+    let plain = Options { channels: [Some(3), Some(1), Some(4), None][usize::from(choice & 3)], ..Options::default() };
+    let sized = Options { channels: plain.channels.or(Some(3)), ..plain.clone() };
+    match choice >> 2 & 3 {
+        0 => plain,
+        1 => Options { max_side: Some(9), ..plain },
+        2 => Options { size: Some((7, 5)), crop: Crop::Center, ..sized },
+        _ => Options { size: Some((7, 5)), crop: Crop::Random, flip: 0.5, ..sized },
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let [choice, file @ ..] = input else { return };
+    let options = options(*choice);
+    let alone = decode(file, &options, 7);
+    let [height, width, channels] = match &alone {
+        Ok(pixels) => [pixels.height, pixels.width, pixels.channels],
+        Err(error) => return assert_eq!(error.kind(), Kind::Corrupt, "{error}"),
+    };
+    let pixels = alone.expect("checked above");
+    assert_eq!(pixels.data.len(), height * width * channels);
+    assert!(height > 0 && width > 0 && options.channels.is_none_or(|wanted| wanted == channels));
+    if let Some(size) = options.size {
+        assert_eq!(size, (height, width));
+    }
+
+    if options.crop == Crop::Random {
+        return; // a batch has random numbers of its own
+    }
+    let spec = Spec {
+        key: "image".into(),
+        dtype: Dtype::Bytes,
+        encoding: Encoding::None,
+        count: Some(1),
+        missing: Missing::Refuse,
+    };
+    let mut column = Column::empty(&spec);
+    for bytes in [OTHER, file] {
+        column.values.grow(bytes.len()).copy_from_slice(bytes);
+        column.value_splits.as_mut().expect("byte strings").push(column.values.bytes().len() as i64);
+    }
+    let plan = Plan::new(vec![spec]).expect("one column");
+    let images = Images::new(vec![("image".into(), options)]).expect("options that make sense");
+    let mut columns = [column];
+    images.decode(&plan, &mut columns, 0, &[0, 1]).expect("it was decoded alone");
+    assert!(columns[0].values.bytes().ends_with(&pixels.data), "other pixels in a batch");
+    match columns[0].shapes.as_ref().expect("images have shapes") {
+        Shapes::Same(shape) => assert_eq!(*shape, [height, width, channels]),
+        Shapes::Each(shapes) => assert_eq!(shapes[3..], [height, width, channels].map(|size| size as i64)),
+    }
+});
