@@ -104,7 +104,7 @@ class Encoder:
                     step = self.next_step(step, [records])
                     continue
             except SchemaError:
-                pass
+                pass  # one of them does not fit: below they are taken one by one, and it meets its fate by name
             yield from self.loaded(zip(their_keys, some.tolist(), strict=True), inputs.source.__getitem__, inputs.place)
 
     def _at_once(self, source: Any, rows: Array) -> Callable[[Array], Records] | None:

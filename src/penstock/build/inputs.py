@@ -98,7 +98,7 @@ class Inputs:
         if isinstance(self.source, (list, tuple)):
             return any(map(multiplies, set(map(type, self.source))))
         for number in range(min(len(self), 8)):  # the first that can be had tells
-            with suppress(Exception):
+            with suppress(Exception):  # one that cannot be loaded tells nothing; the build deals with it later
                 return multiplies(type(self.source[number]))
         return False
 

@@ -51,12 +51,12 @@ class Options:
         cls,
         source: Any,
         *,
-        format: str | TFRecord = "tfrecord",
-        shards: int | None = None,
-        schema: Schema | Mapping[str, Any] | str | None = None,
-        order: str = "hash",
-        seed: int = 0,
-        on_error: str | Quarantine = "raise",
+        format: str | TFRecord,
+        shards: int | None,
+        schema: Schema | Mapping[str, Any] | str | None,
+        order: str,
+        seed: int,
+        on_error: str | Quarantine,
     ) -> Options:
         """From what a user says; a source may say something too."""
         if shards is not None and (type(shards) is not int or shards < 1):

@@ -121,7 +121,7 @@ def build(source: str, path: str, **options: Any) -> int:
         said["on_error"] = Quarantine(retry=True)
     said["format"] = TFRecord(**{name: options[name] for name in ("compression", "shard_bytes", "shard_examples")})
     if options["dry_run"]:
-        return _show_plan(preview(examples, **said), as_json=options["as_json"])
+        return _show_plan(preview(examples, schema=None, **said), as_json=options["as_json"])
     with _Bar(shown=not options["quiet"]) as bar:
         try:
             engine = Local(workers=options["workers"], progress=bar)

@@ -114,7 +114,20 @@ class Strings(Layout):
         return {self.key: exact.reshape(-1).tolist() if self.inner else exact}
 
 
-class Rows(Layout):
+class RaggedLayout(Layout):
+    """A layout of rows that are cut out of all elements."""
+
+    def parts(self, column: Any, rows: int) -> list[Parts]:
+        if not isinstance(column, Ragged):
+            return super().parts(column, rows)
+        return [(*self.elements(column), column.present)]
+
+    def elements(self, column: Ragged) -> tuple[Any, Array | None, Array]:
+        """The elements of all rows, where each string begins and ends if they are such, and where each row does."""
+        raise NotImplementedError
+
+
+class Rows(RaggedLayout):
     """One unknown dimension, or one list: Ragged, of numbers or of Bytes."""
 
     def __init__(self, field: Field, key: str | None = None) -> None:
@@ -158,13 +171,7 @@ class Rows(Layout):
         sizes = [unknown if size is None else np.full_like(unknown, size) for size in self.shape]
         return Ragged._trusted(values, splits, np.stack(sizes, axis=1), present)
 
-    def parts(self, column: Any, rows: int) -> list[Parts]:
-        if not isinstance(column, Ragged):
-            return super().parts(column, rows)
-        return [(*self.elements(column), column.present)]
-
     def elements(self, column: Ragged) -> tuple[Any, Array | None, Array]:
-        """The elements of all rows, where each string begins and ends, and where each row does."""
         values = column.values
         if isinstance(values, Ragged) or isinstance(values, Bytes) != self.strings:
             raise self.wrong(f"{column}")
@@ -185,7 +192,7 @@ class Rows(Layout):
         return [np.diff(splits) // self.size] if self.field.levels and splits is not None else []
 
 
-class EncodedList(Layout):
+class EncodedList(RaggedLayout):
     """A list of arrays, each in a byte string of its own: Ragged."""
 
     def __init__(self, field: Field, key: str | None = None) -> None:
@@ -227,13 +234,7 @@ class EncodedList(Layout):
             raise self.wrong(f"{len(data)} bytes for an element of {self.element_bytes}", row)
         return data
 
-    def parts(self, column: Any, rows: int) -> list[Parts]:
-        if not isinstance(column, Ragged):
-            return super().parts(column, rows)
-        return [(*self.elements(column), column.present)]
-
     def elements(self, column: Ragged) -> tuple[Any, Array | None, Array]:
-        """The byte strings of all rows, None, and where each row begins and ends."""
         values = column.values
         if not isinstance(values, np.ndarray):
             raise self.wrong(f"{column}")

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from .catalog import csv, json, jsonl
-from .coco import coco
-from .dedupe import dedupe
-from .examples import examples
-from .image_classification import image_classification
-from .image_folder import image_folder
-from .images import check_image
-from .listed import Listed
-from .recognise import recognise
-from .table import Table, parquet, table
-from .text import text_classification
-from .tfrecords import tfrecords
-from .voc import voc_detection, voc_segmentation
-
-__all__ = [
-    "Listed",
-    "Table",
-    "check_image",
-    "coco",
-    "csv",
-    "dedupe",
-    "examples",
-    "image_classification",
-    "image_folder",
-    "json",
-    "jsonl",
-    "parquet",
-    "recognise",
-    "table",
-    "text_classification",
-    "tfrecords",
-    "voc_detection",
-    "voc_segmentation",
-]
+from .catalog import csv as csv
+from .catalog import json as json
+from .catalog import jsonl as jsonl
+from .coco import coco as coco
+from .dedupe import dedupe as dedupe
+from .examples import examples as examples
+from .image_classification import image_classification as image_classification
+from .image_folder import image_folder as image_folder
+from .images import check_image as check_image
+from .listed import Listed as Listed
+from .recognise import recognise as recognise
+from .table import Table as Table
+from .table import parquet as parquet
+from .table import table as table
+from .text import text_classification as text_classification
+from .tfrecords import tfrecords as tfrecords
+from .voc import voc_detection as voc_detection
+from .voc import voc_segmentation as voc_segmentation
