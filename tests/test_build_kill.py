@@ -300,6 +300,16 @@ def test_a_rebuild_that_fails_leaves_the_dataset_as_it_was(tmp_path: Path, overw
     assert contents(tmp_path / "toy") == contents(tmp_path / "other" / "toy")
 
 
+def test_a_failed_attempt_at_another_dataset_is_given_up_for_the_one_that_stands(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"shards": 4, "schema": {"x": "int64"}, "workers": 1}
+    build(Numbers(1), tmp_path / "toy", **options)
+    before = contents(tmp_path / "toy")
+    with pytest.raises(BuildError, match="broken"):
+        build(Numbers(1, broken=35), tmp_path / "toy", seed=1, overwrite=True, **options)
+    assert build(Numbers(1), tmp_path / "toy", **options).written == 0
+    assert contents(tmp_path / "toy") == before
+
+
 @pytest.mark.parametrize("same", [True, False], ids=["the same build", "another build"])
 def test_cut_off_at_any_step_of_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool) -> None:
     """Three shards of four are replaced: what can be read is the old dataset or the new one, or there is none."""

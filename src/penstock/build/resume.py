@@ -39,6 +39,8 @@ def begin(
     if overwrite:
         journal.begin(begun)
         return None
+    if standing is not None and standing.begun == begun != journal.begun:
+        journal.forget()  # an attempt at another dataset that was given up: this one stands
     before = journal.begun or (standing.begun if standing else None)
     if before is None:
         _check_empty(directory, begun["name"])

@@ -15,7 +15,7 @@ from ..schema import Schema
 from ..splitting import Splits
 from ..subset import view
 from .cells import read_columns
-from .files import PathLike, files_named, not_text, read_file, read_text, stamp_of
+from .files import PathLike, files_named, not_text, read_file, read_text
 from .listed import Listed, Load, Loading, check_columns, image_columns, position, split_rows
 from .table import Origin, Table
 
@@ -132,7 +132,7 @@ class Lines:
 
     def stamp(self, index: int) -> str:
         """That of the file."""
-        return stamp_of(self.origin.files[self.origin.file(position(index, len(self)))[0]])
+        return self.origin.stamp(position(index, len(self)))
 
 
 class Objects:
@@ -174,7 +174,7 @@ class Objects:
 
     def stamp(self, index: int) -> str:
         """That of the file."""
-        return stamp_of(self.origin.files[self.origin.file(position(index, len(self)))[0]])
+        return self.origin.stamp(position(index, len(self)))
 
 
 class Keyed:

@@ -47,6 +47,10 @@ class Origin:
         at, inner = self.file(row)
         return f"{self.files[at]}:{self.lines[at][inner]}" if self.lines else f"{self.files[at]}, row {inner}"
 
+    def stamp(self, row: int) -> str:
+        """That of the row's file."""
+        return stamp_of(self.files[self.file(row)[0]])
+
 
 class Table:
     """Columns of equal length, an example in each row.
