@@ -194,9 +194,8 @@ def _show(path: str, built: Built) -> None:
         some = "; ".join(map(str, built.leaking[:MOST_LEAKS]))
         said = f"[bold red]{built.leaks:,} contents stand in two splits[/bold red]: {escape(some)}"
         screen.print(said, soft_wrap=True)
-    first = next(shard.file for shards in built.manifest.splits.values() for shard in shards)
-    shard = str(built.path / first)
-    screen.print(f"\n[bold]penstock.TFRecordReader({escape(repr(shard))})[0][/bold]", soft_wrap=True)
+    line = f"penstock.load({path!r})[{next(iter(built.manifest.splits))!r}]"
+    screen.print(f"\n[bold]{escape(line)}[/bold]", soft_wrap=True)
 
 
 def _as_json(path: str, kind: str, built: Built) -> dict[str, Any]:
