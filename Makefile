@@ -60,6 +60,7 @@ format: ## rewrite the sources in the project's style
 bench: ## measure against the peers; fails when a promised ratio is missed
 	@scripts/need rust test
 	@scripts/venv test
+	@scripts/venv peers
 	@scripts/install test --release $(LOCKED)
 	.venv-test/bin/python -m benchmarks $(BENCH_ARGS)
 

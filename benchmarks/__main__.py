@@ -53,7 +53,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def run(rows: Sequence[Row], plan: Plan) -> Report:
     """Measure the rows while a bar shows how far it is."""
     where = machine.describe()
-    steps = sum((plan.repetitions + 1) * len(row.contenders) for row in rows)
+    steps = sum((plan.rounds(row) + 1) * len(row.contenders) for row in rows)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=steps)

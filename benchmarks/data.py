@@ -39,10 +39,11 @@ class Size:
     w1: int
     w2: int
     w3: int
+    w5: int
 
 
-FULL = Size("full", w1=300_000, w2=100_000, w3=5_000)
-QUICK = Size("quick", w1=3_000, w2=1_000, w3=100)
+FULL = Size("full", w1=300_000, w2=100_000, w3=5_000, w5=150)
+QUICK = Size("quick", w1=3_000, w2=1_000, w3=100, w5=6)
 SIZES = {size.name: size for size in (FULL, QUICK)}
 
 

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import TypedDict
 
+from benchmarks.rows import ROOT
+
 PACKAGES = (
     "penstock",
     "numpy",
@@ -19,7 +21,11 @@ PACKAGES = (
     "array-record",
     "bagz",
     "google-crc32c",
+    "webdataset",
+    "mosaicml-streaming",
+    "litdata",
 )
+PEERS = ROOT / ".venv-peers"  # the environment of those that share none with the tests'
 
 
 class Machine(TypedDict):
@@ -62,12 +68,11 @@ def _processor() -> str:
 
 
 def _packages() -> dict[str, str]:
+    folders = [*sys.path, *map(str, PEERS.glob("lib/*/site-packages"))]
     versions = {}
     for name in PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+        if found := next(iter(importlib.metadata.distributions(name=name, path=folders)), None):
+            versions[name] = found.version
     return versions
 
 

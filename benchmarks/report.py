@@ -11,7 +11,7 @@ from rich.text import Text
 
 from benchmarks.data import QUICK
 from benchmarks.machine import Machine
-from benchmarks.rows import OURS
+from benchmarks.rows import OURS, is_ours
 
 
 class Measured(TypedDict, total=False):
@@ -24,7 +24,7 @@ class Measured(TypedDict, total=False):
 
 
 class Comparison(TypedDict):
-    """Ours against a peer; without a peer, against a limit in the row's unit."""
+    """Ours against another contender, `peer`; without one, against a limit in the row's unit."""
 
     peer: str | None
     must: float | None
@@ -40,6 +40,7 @@ class RowResult(TypedDict):
     name: str
     title: str
     unit: str
+    repetitions: int
     contenders: dict[str, Measured]
     comparisons: list[Comparison]
 
@@ -80,9 +81,11 @@ def failures(report: Report) -> list[str]:
     failed = []
     judged = report["settings"]["size"] != QUICK.name
     for row in report["rows"]:
-        ours = row["contenders"].get(OURS)
-        if ours is not None and "not_measured" in ours:
-            failed.append(f"{row['name']}: {OURS} was not measured: {ours['not_measured']}")
+        failed += [
+            f"{row['name']}: {name} was not measured: {measured['not_measured']}"
+            for name, measured in row["contenders"].items()
+            if is_ours(name) and "not_measured" in measured
+        ]
         failed += [
             f"{row['name']}: must {_target(row, comparison, 'must')}, got {_got(row, comparison)}"
             for comparison in row["comparisons"]
@@ -173,11 +176,15 @@ def markdown(report: Report) -> str:
 def about(report: Report) -> list[str]:
     """Sentences that say where and how the figures were taken."""
     machine, settings = report["machine"], report["settings"]
+    most = settings["repetitions"]
     packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
+    shorter = [f"{row['name']} {row['repetitions']}" for row in report["rows"] if row["repetitions"] < most]
+    fewer = f" ({', '.join(shorter)})" if shorter else ""
     cores, memory, kernel = machine["cores"], machine["memory_gb"], machine["kernel"]
     return [
         f"{report['date']}, {machine['processor']}, {cores} cores, {memory} GB, {kernel}.",
         f"Python {machine['python']}, {packages}.",
-        f"Data of size {settings['size']}, {settings['threads']} threads, medians of {settings['repetitions']}"
-        f" interleaved repetitions of at least {settings['seconds']} s; load before the run {machine['load']}.",
+        f"Data of size {settings['size']}, {settings['threads']} threads, medians of {most}"
+        f" interleaved repetitions of at least {settings['seconds']} s{fewer};"
+        f" load before the run {machine['load']}.",
     ]

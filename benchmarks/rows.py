@@ -9,6 +9,13 @@ from pathlib import Path
 from benchmarks.data import Artifact, Data
 
 OURS = "penstock"
+FASTEST = "the fastest peer"
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def is_ours(contender: str) -> bool:
+    """Ours as it comes, or done another way: "penstock, 1 worker"."""
+    return contender.split(",")[0] == OURS
 
 
 def nothing() -> None:
@@ -35,15 +42,20 @@ class Job:
 
 @dataclass(frozen=True)
 class Contender:
-    """A way to do a row's job. It lives in a process of its own."""
+    """A way to do a row's job. It lives in a process of its own.
+
+    A yardstick is no peer: a limit of the machine, or ours done another way.
+    """
 
     build: Callable[[Setting], Job]
     needs: tuple[Artifact, ...] = ()
+    yardstick: bool = False
+    role: str = "test"  # of the environment that its process runs in, as requirements/ has them
 
 
 @dataclass(frozen=True)
 class Target:
-    """How many times a peer's figure ours has to be."""
+    """How many times the figure of another contender ours has to be."""
 
     must: float | None = None
     aim: float | None = None
@@ -59,10 +71,11 @@ class Limit:
 
 @dataclass(frozen=True)
 class Row:
-    """One job, done by us and by peers. Without us it is a limit of the machine.
+    """One job, done by us and by others. Without us it is a limit of the machine.
 
     The figure of a row is a rate: units a second, more is better. That of a `fresh` row is whatever its job returns,
-    less is better, and each repetition is a new process.
+    less is better, and each repetition is a new process. Targets are for a contender by its name, or for whichever
+    peer turns out to be the fastest. A row whose job takes long may have fewer repetitions than others.
     """
 
     name: str
@@ -72,10 +85,21 @@ class Row:
     targets: Mapping[str, Target] = field(default_factory=dict)
     limit: Limit | None = None
     fresh: bool = False
+    repetitions: int | None = None
+
+    @property
+    def others(self) -> list[str]:
+        """All but ours."""
+        return [name for name in self.contenders if name != OURS]
 
     @property
     def peers(self) -> list[str]:
-        return [name for name in self.contenders if name != OURS]
+        """All others that are no yardsticks."""
+        return [name for name in self.others if not self.contenders[name].yardstick]
+
+    def target(self, other: str, fastest: str | None) -> Target | None:
+        """What ours has to reach against another contender; `fastest` of the peers is known after the measurement."""
+        return self.targets.get(other) or (self.targets.get(FASTEST) if other == fastest else None)
 
 
 def select(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:

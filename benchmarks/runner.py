@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,8 +19,8 @@ from typing import Any
 
 from benchmarks.data import SIZES, Data
 from benchmarks.report import Comparison, Measured, RowResult
-from benchmarks.rows import OURS, Row
-from benchmarks.verdict import ratio, spread, verdict
+from benchmarks.rows import OURS, ROOT, Row
+from benchmarks.verdict import best, ratio, spread, verdict
 from benchmarks.worker import Assignment
 
 DEADLINE = 900.0  # seconds that one command may take
@@ -36,6 +36,10 @@ class Plan:
     repetitions: int = 7
     seconds: float = 0.5  # at least so long is each repetition
     threads: int = 2
+
+    def rounds(self, row: Row) -> int:
+        """How many repetitions a row has."""
+        return min(self.repetitions, row.repetitions or self.repetitions)
 
 
 class NotMeasuredError(Exception):
@@ -56,12 +60,13 @@ class WorkerProcess:
         }
         self.errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - closed at exit
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.worker", json.dumps(assignment)],
+            [interpreter(row.contenders[contender].role), "-m", "benchmarks.worker", json.dumps(assignment)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
             env=environment(plan.threads),
+            start_new_session=True,  # so that a signal reaches the processes that it starts, too
         )
 
     def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
@@ -76,8 +81,9 @@ class WorkerProcess:
             self._signal("SIGSTOP")
 
     def _signal(self, name: str) -> None:
-        if hasattr(signal, name) and self.process.poll() is None:
-            self.process.send_signal(getattr(signal, name))
+        if hasattr(signal, name) and hasattr(os, "killpg"):
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, getattr(signal, name))
 
     def _ask(self, command: str, **arguments: Any) -> dict[str, Any]:
         assert self.process.stdin is not None
@@ -114,19 +120,29 @@ class WorkerProcess:
         if kind is not None:
             self.process.kill()
         self.process.communicate()
+        self._signal("SIGKILL")  # whatever it has left behind
         self.errors.close()
+
+
+def interpreter(role: str) -> str:
+    """The Python of an environment: this one for the tests', which the benchmark itself runs in."""
+    if role == "test":
+        return sys.executable
+    path = ROOT / f".venv-{role}" / "bin" / "python"
+    if not path.exists():
+        raise NotMeasuredError(f"its environment is not there: `scripts/venv {role}` makes it")
+    return str(path)
 
 
 def environment(threads: int) -> dict[str, str]:
     """The environment of a worker: every library that asks is told the same number of threads."""
     names = ("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
-    root = Path(__file__).resolve().parent.parent
     return {
         **os.environ,
         **dict.fromkeys(names, str(threads)),
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "CUDA_VISIBLE_DEVICES": "",
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")])),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
     }
 
 
@@ -153,9 +169,9 @@ def measure(row: Row, plan: Plan, progress: Progress) -> RowResult:
                 figures[name] = []
             except NotMeasuredError as error:
                 reasons[name] = str(error)
-        for repetition in range(plan.repetitions):
+        for repetition in range(plan.rounds(row)):
             for name in list(figures):
-                progress(f"{row.name}: {name}, {repetition + 1} of {plan.repetitions}")
+                progress(f"{row.name}: {name}, {repetition + 1} of {plan.rounds(row)}")
                 try:
                     if row.fresh:
                         with open_worker(name) as worker:
@@ -180,7 +196,7 @@ def _make_needs(row: Row, name: str, plan: Plan, open_worker: Callable[[str], Wo
 
 
 def result(row: Row, figures: dict[str, list[float]], reasons: dict[str, str]) -> RowResult:
-    """The row's result: medians, and ours compared with every peer and with the limit."""
+    """The row's result: medians, and ours compared with every other contender and with the limit."""
     contenders: dict[str, Measured] = {}
     for name in row.contenders:
         if name in figures:
@@ -192,16 +208,18 @@ def result(row: Row, figures: dict[str, list[float]], reasons: dict[str, str]) -
         "name": row.name,
         "title": row.title,
         "unit": row.unit,
+        "repetitions": max(map(len, figures.values()), default=0),
         "contenders": contenders,
         "comparisons": compare(row, figures, reasons) if OURS in row.contenders else [],
     }
 
 
 def compare(row: Row, figures: dict[str, list[float]], reasons: dict[str, str]) -> list[Comparison]:
-    """Ours against each peer in turn, and against the limit if the row has one."""
+    """Ours against each other contender in turn, and against the limit if the row has one."""
     comparisons: list[Comparison] = []
-    for peer in row.peers:
-        target = row.targets.get(peer)
+    fastest = best({name: figures[name] for name in row.peers if name in figures}, less_is_better=row.fresh)
+    for peer in row.others:
+        target = row.target(peer, fastest or next(iter(row.peers), None))
         must, aim = (target.must, target.aim) if target else (None, None)
         missing = next((name for name in (OURS, peer) if name not in figures), None)
         if missing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 Verdict = Literal["aim", "must", "within spread", "missed", ""]
@@ -26,6 +26,12 @@ def ratio(ours: Sequence[float], peer: Sequence[float], *, less_is_better: bool 
         ours, peer = peer, ours
     rounds = [a / b for a, b in zip(ours, peer, strict=True)]
     return statistics.median(ours) / statistics.median(peer), spread(rounds)
+
+
+def best(figures: Mapping[str, Sequence[float]], *, less_is_better: bool = False) -> str | None:
+    """Whose median is the best; None when there is nobody."""
+    choose = min if less_is_better else max
+    return choose(figures, key=lambda name: statistics.median(figures[name]), default=None)
 
 
 def verdict(ratio: float, spread: float, must: float | None, aim: float | None) -> Verdict:

@@ -8,6 +8,7 @@ import itertools
 import json
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import data, report, runner, suite, verdict  # noqa: E402
+from benchmarks import data, report, runner, sources, suite, verdict  # noqa: E402
 from benchmarks.data import Data, Size  # noqa: E402
-from benchmarks.rows import OURS, Contender, Job, Limit, Row, Setting, Target, select  # noqa: E402
+from benchmarks.rows import FASTEST, OURS, Contender, Job, Limit, Row, Setting, Target, is_ours, select  # noqa: E402
 
-TINY = Size("tiny", w1=100, w2=50, w3=12)
+RADAR_DIGEST = "6ba4ab90c87cda79d0552483c14353569065f730146bab725250e02212ad571c"
+TINY = Size("tiny", w1=100, w2=50, w3=12, w5=2)
 
 
 def needs(*modules: str) -> pytest.MarkDecorator:
@@ -110,6 +112,39 @@ def test_check_takes_batches_of_the_same_values_and_no_others() -> None:
         data.check(columns, [{"values": columns["values"].astype(np.int32), "row_splits": splits}])
 
 
+@needs("pandas")
+def test_every_source_gives_all_of_its_examples_in_any_split(tmp_path: Path) -> None:
+    kept = Data(TINY, tmp_path)
+    expected = {"images": TINY.w3, "thumbnails": TINY.w3, "csv": TINY.w1, "w1": TINY.w1, "w5": TINY.w5}
+    for name, source in sources.SOURCES.items():
+        for artifact in source.needs:
+            kept.make(artifact)
+        found = list(source.examples(source.items(kept)))
+        assert len({sources.fingerprint(example) for example in found}) == len(found) == expected[name]
+    rows = list(sources.SOURCES["csv"].examples(sources.SOURCES["csv"].items(kept)))
+    assert [len(rows[0]), {type(value) for value in rows[0].values()}] == [40, {int, float, str}]
+    half = sources.SOURCES["csv"].part(kept, 0.5)
+    assert [stop - start for _, start, stop in half] == [25, 25]
+    assert len(sources.SOURCES["w5"].part(kept, 0.5)) == 1
+
+
+def test_radar_is_always_the_same_and_can_be_compressed() -> None:
+    tensors = sources.radar(0)
+    assert tensors.shape == (7, 4, 120, 240, 2)
+    assert data.digest({"0": tensors}) == RADAR_DIGEST
+    assert 4 < tensors.nbytes / len(zlib.compress(tensors.tobytes(), 1)) < 12
+
+
+def test_a_built_dataset_has_to_be_the_one_of_its_source() -> None:
+    expected = [{"x": number, "text": "é"} for number in range(10)]
+    sources.check_built(expected, 10, [{"x": np.int64(3), "text": "é".encode()}])
+    with pytest.raises(ValueError, match="expected 10 examples, got 9"):
+        sources.check_built(expected, 9, expected)
+    for others in ([*expected, {"x": 10, "text": "é"}], []):
+        with pytest.raises(ValueError, match="expected examples of the source"):
+            sources.check_built(expected, 10, others)
+
+
 # the verdicts
 
 
@@ -195,6 +230,58 @@ def test_a_row_without_our_figure_fails_the_run() -> None:
     assert report.failures(made(result)) == ["name: penstock was not measured: ValueError: wrong answer"]
 
 
+def against_the_fastest(**figures: list[float]) -> report.RowResult:
+    contenders = {
+        OURS: Contender(job),
+        "a": Contender(job),
+        "b": Contender(job),
+        "copy": Contender(job, yardstick=True),
+    }
+    made_row = Row("name", "title", "examples/s", contenders, {FASTEST: Target(must=2), "copy": Target(aim=1)})
+    reasons = {name: "it broke" for name in contenders if name not in figures}
+    return runner.result(made_row, figures, reasons)
+
+
+def test_a_target_for_the_fastest_peer_is_for_whoever_it_turns_out_to_be() -> None:
+    result = against_the_fastest(penstock=[10.0], a=[4.0], b=[6.0], copy=[20.0])
+    assert [(c["peer"], c["must"], c["verdict"]) for c in result["comparisons"]] == [
+        ("a", None, ""),
+        ("b", 2, "missed"),
+        ("copy", None, ""),  # no peer: a copy has a target of its own
+    ]
+    assert report.failures(made(result)) == ["name: must 2x, got 1.67x of b (spread 0%)"]
+    alone = against_the_fastest(penstock=[10.0], a=[4.0], copy=[20.0])
+    assert [c["must"] for c in alone["comparisons"]] == [2, None, None]
+    nobody = against_the_fastest(penstock=[10.0], copy=[20.0])
+    assert nobody["comparisons"][0]["verdict"] == "not measured: it broke"
+    assert report.failures(made(nobody)) == []
+
+
+def test_ours_done_another_way_has_to_have_a_figure_too() -> None:
+    other = f"{OURS}, 1 worker"
+    contenders = {OURS: Contender(job), other: Contender(job, yardstick=True)}
+    made_row = Row("name", "title", "examples/s", contenders, {other: Target(must=1.7)})
+    assert made_row.peers == []
+    assert report.failures(made(runner.result(made_row, {OURS: [17.0], other: [10.0]}, {}))) == []
+    assert report.failures(made(runner.result(made_row, {OURS: [17.0]}, {other: "it broke"}))) == [
+        "name: penstock, 1 worker was not measured: it broke"
+    ]
+    assert not is_ours("penstock-like peer")
+
+
+def test_a_slow_row_has_fewer_repetitions_and_the_report_says_so() -> None:
+    plan = runner.Plan("full", Path(), repetitions=7)
+    assert [plan.rounds(row()), plan.rounds(row(repetitions=5)), plan.rounds(row(repetitions=9))] == [7, 5, 7]
+    slow = runner.result(row(repetitions=2), {OURS: [1.0, 1], "peer": [1.0, 1]}, {})
+    assert "medians of 3 interleaved repetitions of at least 0.1 s (name 2);" in report.about(made(slow))[-1]
+
+
+def test_a_peer_whose_environment_is_missing_is_told_how_to_make_it() -> None:
+    assert runner.interpreter("test") == sys.executable
+    with pytest.raises(runner.NotMeasuredError, match="`scripts/venv nowhere` makes it"):
+        runner.interpreter("nowhere")
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0.0123, "0.0123"), (12.34, "12.3"), (999.7, "1000"), (1500, "1.5k"), (507_123, "507k"), (4_612_000, "4.61M")],
@@ -210,7 +297,8 @@ def test_rows_have_names_of_their_own_and_targets_for_peers_they_have() -> None:
     names = [row.name for row in suite.ROWS]
     assert len(set(names)) == len(names)
     for made_row in suite.ROWS:
-        assert set(made_row.targets) <= set(made_row.peers)
+        assert set(made_row.targets) <= {*made_row.others, FASTEST}
+        assert FASTEST not in made_row.targets or made_row.peers
 
 
 def test_rows_are_selected_by_name_or_by_how_it_begins() -> None:
@@ -263,6 +351,15 @@ def test_a_whole_shard_is_decoded_end_to_end(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for measured in check_report(done.stdout, "decode_w1")["rows"][0]["contenders"].values():
         assert measured.get("not_measured") is None
+
+
+@needs("penstock", "PIL")
+def test_a_build_and_its_memory_are_measured_end_to_end(tmp_path: Path) -> None:
+    done = bench(tmp_path, "build_workers", "memory_build_w1", "--json", "--repetitions", "1")
+    assert done.returncode == 0, done.stderr
+    workers, memory = check_report(done.stdout, "build_workers", "memory_build_w1")["rows"]
+    assert list(workers["contenders"]) == [OURS, f"{OURS}, 1 worker"]
+    assert 20 < memory["contenders"][OURS]["median"] < 1000
 
 
 def test_an_unknown_row_is_a_usage_error(tmp_path: Path) -> None:

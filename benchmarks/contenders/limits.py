@@ -1,8 +1,9 @@
-"""What the machine itself can do: copy memory, and read a file that is in the page cache."""
+"""What the machine itself can do: copy memory, read a file that is in the page cache, write one, copy many."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from benchmarks.contenders import tensorflow
 from benchmarks.rows import Job, Setting
+from benchmarks.sources import SOURCES
 
 CHUNK = 8 << 20
 
@@ -71,3 +73,17 @@ def write_new_file(setting: Setting) -> Job:
         return len(source) / 1e9
 
     return Job(run, after=path.unlink)
+
+
+def copy_files(setting: Setting) -> Job:
+    """Copies the files of W3 one by one into a new folder; the system does it without a buffer of ours."""
+    files = SOURCES["images"].items(setting.data)
+    path = setting.scratch / "copied"
+
+    def run() -> int:
+        path.mkdir()
+        for file in files:
+            shutil.copyfile(file, path / file.name)
+        return len(files)
+
+    return Job(run, after=lambda: shutil.rmtree(path))

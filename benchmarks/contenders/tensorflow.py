@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.contenders.building import READ_BACK, build_job, in_processes
 from benchmarks.data import BATCH, GENERATED, Array, Artifact, Columns, Data, check, examples
 from benchmarks.rows import Job, Setting
+from benchmarks.sources import RADAR_SHAPE, Example
 
 
 def start(threads: int) -> Any:
@@ -75,6 +78,32 @@ def records_w3(rows: Iterable[tuple[bytes, int]]) -> Iterator[bytes]:
             "label": Feature(int64_list=Int64List(value=[label])),
         }
         yield Example(features=Features(feature=feature)).SerializeToString()
+
+
+def records_csv(rows: Iterable[Example]) -> Iterator[bytes]:
+    """One message for each row of a table."""
+    from tensorflow.train import BytesList, Example, Feature, Features, FloatList, Int64List
+
+    def feature(value: float | str) -> Any:
+        if isinstance(value, int):
+            return Feature(int64_list=Int64List(value=[value]))
+        if isinstance(value, float):
+            return Feature(float_list=FloatList(value=[value]))
+        return Feature(bytes_list=BytesList(value=[value.encode()]))
+
+    for row in rows:
+        features = {name: feature(value) for name, value in row.items()}
+        yield Example(features=Features(feature=features)).SerializeToString()
+
+
+def records_w5(rows: Iterable[Example]) -> Iterator[bytes]:
+    """One message for each set of tensors, each compressed as TFDS does it: by zlib, at its default level."""
+    from tensorflow.train import BytesList, Example, Feature, Features
+
+    for row in rows:
+        packed = {name: BytesList(value=[zlib.compress(tensor.data)]) for name, tensor in row.items()}
+        features = {name: Feature(bytes_list=values) for name, values in packed.items()}
+        yield Example(features=Features(feature=features)).SerializeToString()
 
 
 def files_w3(data: Data) -> list[tuple[bytes, int]]:
@@ -212,3 +241,41 @@ def _write_job(setting: Setting, workload: str, records: Callable[[], Iterable[b
         path.unlink()
 
     return Job(lambda: write_records(path, records()), checked, path.unlink)
+
+
+def _write_part(workload: str, rows: Iterator[Example], path: Path) -> int:
+    if workload == "w1":
+        return write_records(path, records_w1((row["cat"], row["dense"], row["label"]) for row in rows))
+    if workload == "images":
+        return write_records(path, records_w3((row["image"], row["label"]) for row in rows))
+    return write_records(path, records_csv(rows) if workload == "csv" else records_w5(rows))
+
+
+def _read_parts(workload: str, path: Path) -> tuple[int, Iterable[Example]]:
+    import tensorflow
+    from tensorflow.train import Example
+
+    def value(feature: Any) -> Any:
+        values = getattr(feature, feature.WhichOneof("kind")).value
+        if workload == "w5":
+            return np.frombuffer(zlib.decompress(values[0]), np.float32).reshape(RADAR_SHAPE)
+        if feature.HasField("bytes_list") or (len(values) == 1 and workload != "w1"):
+            return values[0]
+        return np.array(values, np.float32 if feature.HasField("float_list") else np.int64)
+
+    dataset = tensorflow.data.TFRecordDataset(sorted(map(str, path.iterdir())))
+    messages = (Example.FromString(record) for record in dataset.take(READ_BACK).as_numpy_iterator())
+    some = ({name: value(feature) for name, feature in m.features.feature.items()} for m in messages)
+    return sum(1 for _ in dataset), some
+
+
+def build(workload: str, *, share: float = 1, processes: int = 2) -> Callable[[Setting], Job]:
+    """A source into TFRecord files, one for each process."""
+
+    def job(setting: Setting) -> Job:
+        import tensorflow  # noqa: F401 - the processes of the pool begin with it
+
+        write = in_processes(workload, processes, _write_part)
+        return build_job(setting, workload, write, lambda path: _read_parts(workload, path), share)
+
+    return job

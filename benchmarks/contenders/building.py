@@ -1,0 +1,74 @@
+"""What the builders have in common: a folder to write into, processes to share the items among, and a proof."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.rows import Job, Setting
+from benchmarks.sources import SOURCES, Example, check_built
+
+SHARD_BYTES = 128 << 20  # of every contender that can be told
+READ_BACK = 50  # examples
+
+Build = Callable[[list[Any], Path], object]  # items, into a folder
+Write = Callable[[str, Iterator[Example], Path], object]  # a workload's examples, into a path that does not exist yet
+Read = Callable[[Path], tuple[int, Iterable[Mapping[str, Any]]]]  # how many examples there are, and some of them
+
+
+def build_job(setting: Setting, workload: str, build: Build, read: Read, share: float = 1) -> Job:
+    """A job that builds a share of a source into a new folder, proves what it built once, and removes it each time."""
+    source = SOURCES[workload]
+    path = setting.scratch / "built"
+
+    def run() -> int:
+        path.mkdir()
+        items = source.part(setting.data, share)
+        build(items, path)
+        return source.count(items)
+
+    def after() -> None:
+        shutil.rmtree(path)
+
+    def checked() -> None:
+        run()
+        check_built(source.examples(source.part(setting.data, share)), *read(path))
+        after()
+
+    return Job(run, checked, after)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one process writes."""
+
+    workload: str
+    items: list[Any]
+    path: Path
+    write: Write
+
+    def run(self) -> None:
+        self.write(self.workload, SOURCES[self.workload].examples(self.items), self.path)
+
+
+def in_processes(workload: str, processes: int, write: Write) -> Build:
+    """Builds with a pool of processes, each with its part of the items and a path of its own; with one, in this.
+
+    The pool is started at once, so that nobody waits for it when it is timed.
+    """
+    if processes == 1:
+        return lambda items, path: Part(workload, items, path / "0", write).run()
+    pool = multiprocessing.get_context("fork").Pool(processes)
+
+    def build(items: list[Any], path: Path) -> None:
+        cuts = [len(items) * number // processes for number in range(processes + 1)]
+        parts = [items[start:stop] for start, stop in itertools.pairwise(cuts) if stop > start]
+        todo = [Part(workload, part, path / str(number), write) for number, part in enumerate(parts)]
+        pool.map(Part.run, todo, chunksize=1)
+
+    return build

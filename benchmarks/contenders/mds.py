@@ -1,0 +1,56 @@
+"""MDS, the format of MosaicML Streaming: MDSWriter, and its merge_index when several processes write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contenders.building import READ_BACK, SHARD_BYTES, build_job, in_processes
+from benchmarks.rows import Job, Setting
+from benchmarks.sources import CSV_FLOATS, CSV_INTEGERS, CSV_TEXTS, RADAR, RADAR_SHAPE, Example
+
+TENSOR = f"ndarray:float32:{','.join(map(str, RADAR_SHAPE))}"
+COLUMNS = {
+    "images": {"image": "bytes", "label": "int"},
+    "csv": {
+        **{f"n{i}": "int" for i in range(CSV_INTEGERS)},
+        **{f"x{i}": "float32" for i in range(CSV_FLOATS)},
+        **{f"t{i}": "str" for i in range(CSV_TEXTS)},
+    },
+    "w1": {"cat": "ndarray:int64:26", "dense": "ndarray:float32:13", "label": "int"},
+    "w5": dict.fromkeys(RADAR, TENSOR),
+}
+
+
+def _write(workload: str, examples: Iterator[Example], path: Path) -> None:
+    from streaming import MDSWriter
+
+    compression = "zstd" if workload == "w5" else None
+    with MDSWriter(out=str(path), columns=COLUMNS[workload], compression=compression, size_limit=SHARD_BYTES) as writer:
+        for example in examples:
+            writer.write(example)
+
+
+def _read(path: Path) -> tuple[int, Iterable[Example]]:
+    from streaming import StreamingDataset
+
+    dataset = StreamingDataset(local=str(path), batch_size=1)
+    return len(dataset), (dataset[index] for index in range(min(READ_BACK, len(dataset))))
+
+
+def build(workload: str, *, share: float = 1, processes: int = 2) -> Callable[[Setting], Job]:
+    """A source into MDS shards; tensors compressed with zstd, at its default level."""
+
+    def job(setting: Setting) -> Job:
+        from streaming.base.util import merge_index
+
+        write = in_processes(workload, processes, _write)
+
+        def merged(items: list[Any], path: Path) -> None:
+            write(items, path)
+            merge_index(str(path))
+
+        return build_job(setting, workload, merged, _read, share)
+
+    return job
