@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import multiprocessing
 import shutil
@@ -64,6 +65,7 @@ def in_processes(workload: str, processes: int, write: Write) -> Build:
     if processes == 1:
         return lambda items, path: Part(workload, items, path / "0", write).run()
     pool = multiprocessing.get_context("fork").Pool(processes)
+    atexit.register(pool.terminate)
 
     def build(items: list[Any], path: Path) -> None:
         cuts = [len(items) * number // processes for number in range(processes + 1)]
