@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -87,7 +87,7 @@ class Encoder:
         self._fixed_bytes = sum(size for size in sizes.values() if size is not None)
         self._most = max(1, min(MOST_EXAMPLES, job.chunk_bytes // (1 + self._fixed_bytes)))
 
-    def listed(self, inputs: Inputs, rows: Array, keys: list[str]) -> Iterator[tuple[Records, list[str]]]:
+    def listed(self, inputs: Inputs, rows: Array, keys: Sequence[str]) -> Iterator[tuple[Records, Sequence[str]]]:
         """Some examples of a listed source, with their keys.
 
         Many at once where the source has columns, records or plain dicts; one by one elsewhere, and to find a bad one.

@@ -8,7 +8,7 @@ from contextlib import suppress
 from copy import copy
 from itertools import repeat
 from operator import contains
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -24,6 +24,33 @@ from ..splitting import Splits
 from ..subset import is_listed, is_table, key_of, own_key, place_of
 
 KEY = "__key__"
+
+
+class Numbers(Sequence[str]):
+    """The keys of examples whose number is their key: made as they are asked for, sent as an array."""
+
+    def __init__(self, rows: Array) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Numbers: ...
+    def __getitem__(self, index: int | slice) -> str | Numbers:
+        return Numbers(self.rows[index]) if isinstance(index, slice) else str(self.rows[index])
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, self.rows.tolist())
+
+
+def join_keys(parts: Sequence[Sequence[str]]) -> Sequence[str]:
+    """Keys one after the other."""
+    if parts and all(isinstance(part, Numbers) for part in parts):
+        return Numbers(np.concatenate([part.rows for part in parts if isinstance(part, Numbers)]))
+    return [key for part in parts for key in part]
 
 
 def as_splits(source: Any) -> dict[str, Any]:

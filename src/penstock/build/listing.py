@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from ..schema import Schema
 from ..sources.dedupe import Deduped
 from ..sources.examples import check_methods, code_of
 from ..subset import options_of
-from .inputs import Inputs, as_splits, fingerprint, hands_on_records, is_complete
+from .inputs import Inputs, Numbers, as_splits, fingerprint, hands_on_records, is_complete
 from .plan import count_shards, order_rows
 from .schemas import Named, infer_all, sample
 from .spool import Spooled
@@ -62,10 +62,10 @@ class Split:
         """Whether one example may become many."""
         return self.stream is None and Inputs(self.source).multiplies()
 
-    def keys_of(self, rows: Array) -> list[str]:
+    def keys_of(self, rows: Array) -> Sequence[str]:
         """The keys of some examples."""
         keys = self.keys
-        return list(map(str, rows.tolist())) if isinstance(keys, int) else [keys[row] for row in rows.tolist()]
+        return Numbers(rows) if isinstance(keys, int) else [keys[row] for row in rows.tolist()]
 
     def look(self, on_error: str) -> None:
         """Load a sample. A stream goes on after it as if nobody had looked."""

@@ -13,7 +13,7 @@ from ..columns import Array
 from ..manifest import hashes_path, write_keys
 from ..records.tfrecord import TFRecordWriter
 from .encoder import Encoder, Job, Outcome
-from .inputs import Inputs, inputs_digest
+from .inputs import Inputs, inputs_digest, join_keys
 from .workers import Progress
 
 
@@ -24,7 +24,7 @@ class Task:
     split: str
     file: str
     rows: Array
-    keys: list[str]
+    keys: Sequence[str]
 
     def __str__(self) -> str:
         some = f"{self.keys[0]!r} to {self.keys[-1]!r}" if self.keys else "nothing"
@@ -40,7 +40,7 @@ class Loaded:
     """
 
     outcome: Outcome
-    keys: list[str]
+    keys: Sequence[str]
     hashes: Array
     made_from: bytes | None
 
@@ -63,21 +63,21 @@ def load(job: Job, task: Task, writer: TFRecordWriter, progress: Progress) -> Lo
     made_from = inputs.made_from(task.rows, task.keys)  # before the loading: a change while it runs is noticed
     outcome = Outcome(task.split, task.file)
     hashes = [np.empty(0, np.uint64)]
-    kept: list[str] = []
+    kept: list[Sequence[str]] = []
     for records, keys in Encoder(job, task.split, outcome).listed(inputs, task.rows, task.keys):
         writer.write_records(records)
         if len(job.sources) > 1:
             hashes.append(hash_records(records))
-        kept += keys
+        kept.append(keys)
         progress(len(records), records.nbytes)
-    return Loaded(outcome, kept, np.concatenate(hashes), made_from)
+    return Loaded(outcome, join_keys(kept), np.concatenate(hashes), made_from)
 
 
 def conclude(job: Job, file: str, writer: TFRecordWriter, parts: Sequence[Loaded]) -> Outcome:
     """Write what stands beside a file of records, which was loaded in one or several parts."""
     path, summary = Path(writer.path), writer.summary
     assert summary is not None
-    write_keys(path, [key for part in parts for key in part.keys])
+    write_keys(path, join_keys([part.keys for part in parts]))
     if len(job.sources) > 1:
         np.save(hashes_path(path), np.concatenate([part.hashes for part in parts]))
     bad = [entry for part in parts for entry in part.outcome.bad]
