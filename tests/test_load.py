@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.load.opening import cached_index
+from penstock.load.files import cached_index
 
 SCHEMA = {"id": "int64", "tokens": "int64[?]", "text": "str", "dense": "float32[3]", "maybe": "int64?"}
 

@@ -466,7 +466,8 @@ def test_a_profile_names_the_bottleneck(ds: ps.Dataset) -> None:
     assert found.to_json()["examples_per_second"] > 0
     assert ds["train"].batch(8).profile().bottleneck in ("read", "check", "decode")
     iterator = iter(ds["train"].repeat(50).batch(8).prefetch(memory=1))
-    next(iterator)
-    time.sleep(0.3)
+    for _ in range(5):
+        next(iterator)
+        time.sleep(0.1)
     assert iterator.profile().bottleneck == "consumer"
     iterator.close()

@@ -26,6 +26,7 @@ class Store:
         self.budget = budget
         self.folder = None if folder is None else os.fspath(folder)
         self.used = 0
+        self.shaped: set[str] = set()  # fields that have a shape for each row
         self._kept: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._file: Any = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,27 @@ from ..field import Field
 from ..schema import Schema
 
 MOST_SHAPES = 5  # that a message names
+
+
+def collate_kept(
+    rows: Sequence[Any],
+    columns: Mapping[str, Any],
+    values: Mapping[str, list[Any]],
+    schema: Mapping[str, Any],
+    pad: Any,
+) -> Any:
+    """A batch of examples that maps have made out of columns, and of the values that these had row by row.
+
+    A field whose values are all the very ones that were handed out keeps its column: its rows are views of it, so it
+    also has what was changed in place.
+    """
+    if not all(isinstance(row, dict) for row in rows):
+        return collate(rows, schema, (), pad)
+    names = [name for name in rows[0] if name in columns]
+    kept = [name for name in names if all(map(operator.is_, [row.get(name) for row in rows], values[name]))]
+    rest = [{name: value for name, value in row.items() if name not in kept} for row in rows] if kept else rows
+    made = collate(rest, schema, (), pad) if any(rest) else {}
+    return {name: columns[name] if name in kept else made[name] for name in rows[0]}
 
 
 def collate(rows: Sequence[Any], schema: Mapping[str, Any], shaped: Collection[str] = (), pad: Any = None) -> Any:
@@ -105,12 +127,19 @@ def _fixed(values: Sequence[Any], field: Field) -> Any:
     if missing.any() and not masked:
         return None
     arrays = [np.zeros(sizes, field.numpy_dtype) if value is None else np.asarray(value) for value in values]
-    if any(array.shape != sizes for array in arrays):
+    if {array.shape for array in arrays} != {sizes}:
         return None
-    column = np.stack(arrays)
+    column = _stacked(arrays)
     if not masked:
         return column
     return np.ma.MaskedArray(column, np.broadcast_to(missing.reshape(-1, *(1 for _ in sizes)), column.shape))
+
+
+def _stacked(arrays: Sequence[Array]) -> Array:
+    """Arrays of one shape as one: quicker than np.stack, which looks at each of them twice."""
+    if not arrays[0].ndim:
+        return np.array(arrays)
+    return np.concatenate(arrays).reshape(len(arrays), *arrays[0].shape)
 
 
 def _strings(values: Sequence[Any], field: Field, kind: type) -> Any:
@@ -171,7 +200,7 @@ def _new(values: Sequence[Any], first: Any, where: str, pad: Any) -> Any:
         )
     found = list(dict.fromkeys(array.shape for array in arrays))
     if len(found) == 1:
-        return np.stack(arrays)
+        return _stacked(arrays)
     if pad is not None and len({len(shape) for shape in found}) == 1:
         return ragged(arrays, len(found[0]), None, shapes=True)
     shown = ", ".join(str(list(shape)) for shape in found[:MOST_SHAPES]) + (" ..." if len(found) > MOST_SHAPES else "")

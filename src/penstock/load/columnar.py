@@ -20,11 +20,17 @@ def count_rows(columns: Columns) -> int:
 
 def rows_of(columns: Columns) -> list[dict[str, Any]]:
     """The examples of a batch."""
-    names = list(columns)
-    return [dict(zip(names, values, strict=True)) for values in zip(*map(_values_of, columns.values()), strict=True)]
+    return rows_from({name: values_of(column) for name, column in columns.items()})
 
 
-def _values_of(column: Any) -> list[Any]:
+def rows_from(values: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    """Examples from the values of each field."""
+    names = list(values)
+    return [dict(zip(names, row, strict=True)) for row in zip(*values.values(), strict=True)]
+
+
+def values_of(column: Any) -> list[Any]:
+    """The values of a column's rows; None where one is missing."""
     if isinstance(column, Mapping):
         return rows_of(column)
     if isinstance(column, np.ma.MaskedArray):

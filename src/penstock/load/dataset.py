@@ -12,6 +12,7 @@ from typing import Any
 from .._core import Shards
 from ..errors import SchemaError
 from ..schema import Schema
+from .decoding import check_decode
 from .opening import Opened, PathLike, ShardFile, open_dataset
 from .recipe import Part, Recipe
 from .slices import resolve
@@ -42,7 +43,9 @@ def load(
     """
     if on_error not in ("raise", "skip"):
         raise SchemaError(f'expected on_error "raise" or "skip", got {on_error!r}', "load")
-    return Dataset(open_dataset(path, schema, format, cache), decode=decode, on_error=on_error)
+    opened = open_dataset(path, schema, format, cache)
+    check_decode(opened.schema, decode)
+    return Dataset(opened, decode=decode, on_error=on_error)
 
 
 class Dataset(Mapping[str, Split]):

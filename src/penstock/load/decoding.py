@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from .._core import Images
 from ..columns import Array
-from ..errors import CorruptionError, SchemaError
+from ..errors import CorruptionError, SchemaError, name_known
+from ..field import Field
+from ..image import Image
 from ..records.codec import Codec, first_row
-from .places import Places
+from ..records.layouts import Strings
+from ..schema import Schema
+from .locations import Locations
 from .recipe import Recipe
 
 
@@ -17,28 +23,73 @@ class Decoder:
 
     def __init__(self, recipe: Recipe) -> None:
         self.codec = Codec(recipe.schema)
-        self.images: Images | None = None
         self.plan = self.codec._plan
         self.shards = recipe.shards
-        self.places = Places(recipe.files)
-        self._direct = self.codec._direct_example and self.images is None
+        self.locations = Locations(recipe.files)
+        images = images_of(recipe.schema, recipe.decode)
+        self.images = Images({name: asdict(image) for name, image in images.items()}) if images else None
+        for name in images:
+            self.codec._layouts[name] = _Pixels(self.codec._layouts[name].field)
+            self.codec._direct_batch = False
+        self._direct = self.codec._direct_example
+        self._nested = self.codec._nested
+        self._read = self.shards.example
 
     def example(self, number: int) -> dict[str, Any]:
         """One example."""
         try:
             if self._direct:
-                return self.codec._example(self.shards.example(self.plan, number))
+                raw = self._read(self.plan, number, self.images)
+                return self.codec._example(raw) if self._nested else raw
             return first_row(self.examples([number]))
         except (CorruptionError, SchemaError) as error:
-            raise self.places.named(error) from None
+            raise self.locations.named(error) from None
 
     def examples(self, numbers: Array | list[int], threads: int = 1) -> dict[str, Any]:
         """Some examples, as a batch."""
         try:
             return self.codec._batch(self.shards.examples(self.plan, numbers, self.images, threads))
         except (CorruptionError, SchemaError) as error:
-            raise self.places.named(error) from None
+            raise self.locations.named(error) from None
 
     def batch(self, raw: dict[str, Any]) -> dict[str, Any]:
         """What the core has decoded, as users see it."""
         return self.codec._batch(raw)
+
+
+class _Pixels(Strings):
+    """Images that the core has decoded."""
+
+    def batch(self, raw: Mapping[str, Any]) -> Any:
+        return Image._batch(raw[self.key])
+
+
+def images_of(schema: Schema, decode: Any) -> dict[str, Image]:
+    """How each field that holds images is decoded. `decode` is True, False, or says so by field."""
+    fields = {leaf.name: leaf for leaf in schema.leaves() if leaf.kind == "image" and not leaf.levels}
+    given = decode if isinstance(decode, Mapping) else {}
+    images: dict[str, Image] = {}
+    for name, field in fields.items():
+        wanted = given.get(name, decode is not False)
+        if not isinstance(wanted, (bool, Image)):
+            expected = "expected True, False or Image(...)"
+            raise SchemaError(f"{expected}, got {type(wanted).__name__}", f"decode, field {name!r}")
+        if wanted is not False:
+            images[name] = wanted if isinstance(wanted, Image) else _plain(field)
+    return images
+
+
+def check_decode(schema: Schema, decode: Any) -> None:
+    """Refuse options for fields that hold no images."""
+    if not isinstance(decode, (bool, Mapping)):
+        raise SchemaError(f"expected True, False or options by field, got {type(decode).__name__}", "decode")
+    fields = [leaf.name for leaf in schema.leaves() if leaf.kind == "image" and not leaf.levels]
+    for name in decode if isinstance(decode, Mapping) else ():
+        if name not in fields:
+            raise SchemaError(f"no image field {name!r}", "decode", name_known(name, fields, "image fields"))
+    images_of(schema, decode)
+
+
+def _plain(field: Field) -> Image:
+    """As RGB; where the pixels are classes, as they are stored."""
+    return Image() if field.classes is None else Image(channels=None)

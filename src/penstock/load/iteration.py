@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 
 MOST_REPORTS = 20  # damaged records that are logged one by one
 MOST_KEPT = 1000  # and that are kept
-
-log = logging.getLogger("penstock.load")
 
 
 class Skipped(NamedTuple):
@@ -35,6 +32,9 @@ class SkippedRecords(list[Skipped]):
 
     def report(self, message: str, key: str | None) -> None:
         """Count one more, and say so while there are few."""
+        import logging  # for the rare case
+
+        log = logging.getLogger("penstock.load")
         self.total += 1
         told = message if key is None or f"key {key!r}" in message else f"{message} (key {key!r})"
         if len(self) < MOST_KEPT:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import SchemaError, name_known
 from ..schema import Schema
+from .decoding import check_decode
 from .recipe import Ahead, Mixture, Recipe
 from .state import Host, Position, resumed
 from .steps import (
@@ -118,7 +119,9 @@ class Loader:
             raise SchemaError("expected decode on the loaders that are mixed, got it on the mix", "decode")
         if decode is not None and images:
             raise SchemaError("expected True, False or options by field, got both", "decode")
-        return self._with(replace(self._recipe, decode=images if decode is None else bool(decode)))
+        wanted: Any = images if decode is None else decode
+        check_decode(self._recipe.schema, wanted)
+        return self._with(replace(self._recipe, decode=wanted))
 
     def map(self, function: Callable[..., Any], *, seed: int | None = None, threads: int | None = None) -> Loader:
         """A function of each example or, after `batch`, of each batch; on threads, in order.

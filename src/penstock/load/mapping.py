@@ -69,6 +69,7 @@ class Program:
         for item, mark in items:
             if self.stop.is_set():
                 raise Stopped
+            before = {name: item.get(name) for name in self.shaped} if self.shaped and isinstance(item, dict) else {}
             try:
                 result = self._apply(item, mark)
             except LoadError as error:
@@ -76,8 +77,8 @@ class Program:
                 break
             if result is not None:
                 done.append((result, mark))
-                if self.shaped:
-                    self._look(item, result)
+                if before:
+                    self._look(result, before)
         self._run.meter.add("map", time.perf_counter() - began)
         return done
 
@@ -95,12 +96,12 @@ class Program:
                 raise self._blamed(TypeError("it returned None"), text, mark)
         return item
 
-    def _look(self, item: Any, result: Any) -> None:
-        for name in [
-            name for name in self.shaped if not isinstance(result, dict) or result.get(name) is not item[name]
-        ]:
-            self.shaped.discard(name)
-            self._touched.add(name)
+    def _look(self, result: Any, before: dict[str, Any]) -> None:
+        """Which fields are not what they were: maps may return the very dict that they got."""
+        for name, value in before.items():
+            if not isinstance(result, dict) or result.get(name) is not value:
+                self.shaped.discard(name)
+                self._touched.add(name)
 
     def _generator(self, seed: int, mark: Mark) -> np.random.Generator:
         position = self._run.global_position(mark[0] - 1) + _ABOVE_ZERO
@@ -111,6 +112,10 @@ class Program:
         place = self._run.place(mark[0] - (not echoed))  # a copy leaves with the mark from before its item
         where = f"{'the batch whose last example is ' * self._batches}{place}"
         return LoadError(f"{text} failed: {type(error).__name__}: {error} - at {where}", key=place.key, path=place.path)
+
+
+def _has(result: Any, name: str, item: Any) -> bool:
+    return isinstance(result, dict) and isinstance(item, dict) and result.get(name) is item.get(name)
 
 
 def ordered(tasks: Iterator[T], function: Callable[[T], Any], threads: int, stop: threading.Event) -> Iterator[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -173,6 +173,9 @@ class Recipe:
             mixed = ", ".join(f"{text}: {weight:g}" for text, weight in zip(inner, self.root.weights, strict=True))
             told.append(f"mix({mixed}, seed={self.root.seed})")
         told += [describe(step) for step in self.order_steps]
+        if isinstance(self.decode, Mapping):
+            how = [f"{name}={way if isinstance(way, bool) else describe(way)}" for name, way in self.decode.items()]
+            told.append(f"decode({', '.join(how)})")
         if self.fields is not None:
             told.append(f"select({', '.join(self.fields)})")
         return told + [describe(step) for step in self.steps if not isinstance(step, Cache)]

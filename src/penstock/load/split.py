@@ -58,6 +58,8 @@ class Split(Loader):
     @overload
     def __getitem__(self, index: slice | Sequence[int]) -> dict[str, Any]: ...
     def __getitem__(self, index: Any) -> dict[str, Any]:
+        if type(index) is int and self._first is not None and 0 <= index < self._length:  # nearly always
+            return self._decoder.example(self._first + index)
         if isinstance(index, (slice, list, tuple, np.ndarray, range)):
             return self._decoder.examples(self._numbers(index))
         return self._decoder.example(self._number(index))
@@ -108,7 +110,7 @@ class Split(Loader):
 
     def key(self, index: int) -> str | None:
         """The key that an example had in the source that it was built from, if that is known."""
-        return self._decoder.places.of(self._number(index)).key
+        return self._decoder.locations.of(self._number(index)).key
 
     def __repr__(self) -> str:
         from .show import split_text

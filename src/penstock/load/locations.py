@@ -14,7 +14,7 @@ from ..manifest import read_keys
 from .opening import ShardFile
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """An example: its shard, the number of its record there, and its key, if a build kept it."""
 
     path: str
@@ -26,20 +26,20 @@ class Place(NamedTuple):
         return where if self.key is None else f"{where}, key {self.key!r}"
 
 
-class Places:
-    """The places of numbered examples. Keys are read when they are asked for, those of one shard at a time."""
+class Locations:
+    """The locations of numbered examples. Keys are read when they are asked for, those of one shard at a time."""
 
     def __init__(self, files: Sequence[ShardFile]) -> None:
         self._files = files
         self._read: tuple[str, list[str]] = ("", [])
 
-    def of(self, number: int) -> Place:
-        """The place of an example."""
+    def of(self, number: int) -> Location:
+        """The location of an example."""
         ends = list(accumulate(file.records for file in self._files))
         shard = bisect.bisect_right(ends, number)
         record = number - (ends[shard - 1] if shard else 0)
         path = self._files[shard].path
-        return Place(path, record, self._key(path, record))
+        return Location(path, record, self._key(path, record))
 
     def _key(self, path: str, record: int) -> str | None:
         if self._read[0] != path:
