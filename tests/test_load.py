@@ -197,6 +197,14 @@ def test_pickles_are_small_and_open_again(folder: Path, tmp_path: Path) -> None:
         pickle.loads(data)  # noqa: S301
 
 
+def test_a_build_gives_the_dataset(tmp_path: Path) -> None:
+    built = ps.build([example(i) for i in range(10)], tmp_path / "toy", schema=SCHEMA)
+    assert isinstance(built, ps.Dataset)
+    assert ids(built["train"][:]) == order(tmp_path / "toy")
+    assert (built.written, built.path) == (1, tmp_path / "toy")
+    assert repr(built).startswith("Built(")
+
+
 # Files made by anyone
 
 

@@ -229,3 +229,23 @@ def test_several_threads_share_a_split(folder: Path) -> None:
     for worker in workers:
         worker.join()
     assert list(found.values()) == [want[::7]] * 4
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="memory is told by /proc")
+def test_an_epoch_stays_within_its_memory(tmp_path: Path) -> None:
+    rows = ({"id": i, "x": np.full(16000, i % 256, np.uint8)} for i in range(5000))
+    ps.build(rows, tmp_path / "large", shards=4)
+    program = textwrap.dedent(f"""
+        import penstock as ps
+        def peak():
+            return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) / 1024
+        train = ps.load({str(tmp_path / "large")!r})["train"].prefetch(memory=4 << 20)
+        for loader in (train.batch(16), train.map(dict).batch(16)):
+            list(loader.take(2))
+            before = peak()
+            for batch in loader:
+                pass
+            print(round(peak() - before))
+    """)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert all(int(growth) < 16 for growth in done.stdout.split()), done.stdout  # MiB, of 80

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..load.dataset import Dataset
+from ..load.opening import open_manifest
 from ..manifest import Manifest
 from .commit import Leak
 
@@ -38,22 +40,31 @@ class Meter:
             self._told(self._state)
 
 
-@dataclass(frozen=True)
-class Built:
-    """What a build did.
+class Built(Dataset):
+    """A dataset as `load` opens it, and what its build did.
 
     written, kept  shards
     leaking        some of the contents that stand in more than one split
     drift          how the schema was widened, and for which example; empty if it was not
     """
 
-    path: Path
-    manifest: Manifest
-    written: int
-    kept: int
-    leaking: tuple[Leak, ...]
-    drift: str
-    seconds: float
+    def __init__(
+        self,
+        path: Path,
+        manifest: Manifest,
+        written: int,
+        kept: int,
+        leaking: tuple[Leak, ...],
+        drift: str,
+        seconds: float,
+    ) -> None:
+        super().__init__(open_manifest(path, manifest))
+        self.manifest = manifest
+        self.written = written
+        self.kept = kept
+        self.leaking = leaking
+        self.drift = drift
+        self.seconds = seconds
 
     @property
     def bad(self) -> int:

@@ -7,6 +7,7 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from .._core import Shards
@@ -64,7 +65,7 @@ class Dataset(Mapping[str, Split]):
         return self._opened.name
 
     @property
-    def path(self) -> str:
+    def path(self) -> Path:
         """Where it is."""
         return self._opened.path
 
@@ -111,7 +112,7 @@ class Dataset(Mapping[str, Split]):
         opened = self._opened
         if opened.manifest is not None:
             given = None if opened.schema == opened.manifest.schema else opened.schema.to_json()
-            return _reopened, (opened.path, given, self.decode, self.on_error, self.fingerprint())
+            return _reopened, (str(opened.path), given, self.decode, self.on_error, self.fingerprint())
         return _restored, (opened, self.decode, self.on_error)
 
     def info(self) -> dict[str, Any]:
@@ -124,7 +125,12 @@ class Dataset(Mapping[str, Split]):
             }
             for split, files in self._opened.splits.items()
         }
-        told: dict[str, Any] = {"name": self.name, "path": self.path, "splits": splits, "schema": self.schema.to_json()}
+        told: dict[str, Any] = {
+            "name": self.name,
+            "path": str(self.path),
+            "splits": splits,
+            "schema": self.schema.to_json(),
+        }
         manifest = self._opened.manifest
         if manifest is not None:
             told |= {part: getattr(manifest, part) for part in ("options", "source", "found", "made")}

@@ -40,7 +40,7 @@ def open_files(paths: Sequence[PathLike], schema: Schema | None, cache: PathLike
     files = [file for path in paths for file in _files(path)]
     if not files:
         raise SchemaError("expected at least one file, got an empty list", "load")
-    path = os.fspath(paths[0])
+    path = Path(paths[0])
     splits: dict[str, list[str]] = {}
     for file in files:
         splits.setdefault(_split_of(file), []).append(file)
@@ -50,7 +50,7 @@ def open_files(paths: Sequence[PathLike], schema: Schema | None, cache: PathLike
         opened = dict(zip(files, pool.map(lambda file: indexed(file, cache), files), strict=True))
     known = schema or inferred_schema(files)
     ordered = {split: tuple(opened[file] for file in splits[split]) for split in sorted(splits, key=split_order)}
-    return Opened(path, dataset_name(Path(path)), known, ordered)
+    return Opened(path, dataset_name(path), known, ordered)
 
 
 def _split_of(path: str) -> str:

@@ -30,7 +30,7 @@ class ShardFile:
 class Opened:
     """What a path stands for."""
 
-    path: str
+    path: Path
     name: str
     schema: Schema
     splits: dict[str, tuple[ShardFile, ...]]
@@ -48,14 +48,14 @@ def open_dataset(
         raise SchemaError(f'expected format "tfrecord", or None to find it out, got {format!r}', "load")
     given = None if schema is None else schema if isinstance(schema, Schema) else Schema(schema)
     if isinstance(path, (str, os.PathLike)) and os.path.isfile(os.path.join(path, MANIFEST)):
-        return _open_manifest(Path(path), given)
+        return open_manifest(Path(path), read_manifest(Path(path)), given)
     from .files import open_files  # sources take a while to import, and datasets of ours need none
 
     return open_files([path] if isinstance(path, (str, os.PathLike)) else path, given, cache)
 
 
-def _open_manifest(directory: Path, schema: Schema | None) -> Opened:
-    manifest = read_manifest(directory)
+def open_manifest(directory: Path, manifest: Manifest, schema: Schema | None = None) -> Opened:
+    """The dataset of a manifest."""
     splits = {}
     for split, shards in manifest.splits.items():
         paths = [os.path.join(directory, shard.file) for shard in shards]
@@ -63,4 +63,4 @@ def _open_manifest(directory: Path, schema: Schema | None) -> Opened:
             ShardFile(path, shard.records, shard.bytes, path + SUFFIX)
             for path, shard in zip(paths, shards, strict=True)
         )
-    return Opened(str(directory), manifest.name, schema or manifest.schema, splits, manifest)
+    return Opened(directory, manifest.name, schema or manifest.schema, splits, manifest)

@@ -32,7 +32,7 @@ def dataset_text(dataset: Dataset) -> str:
     """The splits and the schema."""
     splits = dataset.info()["splits"]
     width = max([len(split) for split in splits], default=0)
-    lines = [f"Dataset({dataset.name!r}, {dataset.path!r})"]
+    lines = [f"Dataset({dataset.name!r}, {str(dataset.path)!r})"]
     for split, what in splits.items():
         shards = f"{what['shards']:,} shard{'s' * (what['shards'] != 1)}"
         lines.append(f"  {split:<{width}}  {what['examples']:,} examples in {shards}, {size_text(what['bytes'])}")
