@@ -464,7 +464,9 @@ def test_a_profile_names_the_bottleneck(ds: ps.Dataset) -> None:
     assert found.examples == COUNT
     assert "bottleneck: map" in repr(found)
     assert found.to_json()["examples_per_second"] > 0
-    assert ds["train"].batch(8).profile().bottleneck in ("read", "check", "decode")
+    plain = ds["train"].shuffle(3).batch(8)
+    assert plain.profile().bottleneck in ("read", "check", "decode")
+    assert ids(plain) == ids(plain.epoch(0))  # measuring is no epoch
     iterator = iter(ds["train"].repeat(50).batch(8).prefetch(memory=1))
     for _ in range(5):
         next(iterator)

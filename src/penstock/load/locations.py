@@ -31,11 +31,12 @@ class Locations:
 
     def __init__(self, files: Sequence[ShardFile]) -> None:
         self._files = files
+        self._ends: list[int] = []
         self._read: tuple[str, list[str]] = ("", [])
 
     def of(self, number: int) -> Location:
         """The location of an example."""
-        ends = list(accumulate(file.records for file in self._files))
+        ends = self._ends = self._ends or list(accumulate(file.records for file in self._files))
         shard = bisect.bisect_right(ends, number)
         record = number - (ends[shard - 1] if shard else 0)
         path = self._files[shard].path

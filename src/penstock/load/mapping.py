@@ -125,13 +125,22 @@ def ordered(tasks: Iterator[T], function: Callable[[T], Any], threads: int, stop
         return
     waiting: deque[Future[Any]] = deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="penstock-map")
+    failure: Exception | None = None
     try:
-        for task in tasks:
-            waiting.append(pool.submit(function, task))
+        while True:
+            try:
+                waiting.append(pool.submit(function, next(tasks)))
+            except StopIteration:
+                break
+            except Exception as error:  # noqa: BLE001  # raised when all that came before it has been handed out
+                failure = error
+                break
             if len(waiting) > 2 * threads:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+        if failure is not None:
+            raise failure
     except BaseException:  # closed, or an error: what is under way ends after the example at hand
         stop.set()
         raise

@@ -87,7 +87,7 @@ class Profile:
 def profile(loader: Loader, seconds: float) -> Profile:
     """Run the loader's next epoch for so long at most. Nothing is done with what it gives: no consumer is the limit."""
     end = time.perf_counter() + seconds
-    with iter(loader) as iteration:
+    with iter(loader.epoch(loader._next)) as iteration:  # the loader itself does not move on
         for _ in iteration:
             if time.perf_counter() > end:
                 break
