@@ -29,6 +29,7 @@ from .steps import (
 )
 
 if TYPE_CHECKING:
+    from ..frameworks.torch import TorchDataset
     from .iteration import Iteration
     from .profile import Profile
 
@@ -257,6 +258,45 @@ class Loader:
         from .profile import profile
 
         return profile(self, seconds)
+
+    # Frameworks: leaves above this layer, which are imported when they are asked for
+
+    def to_torch(self) -> TorchDataset:
+        """The same for PyTorch: an IterableDataset of tensors, to be iterated or given to a DataLoader.
+
+        Its rank in torch.distributed and the workers of a DataLoader read a part each.
+        """
+        from ..frameworks.torch import to_torch
+
+        return to_torch(self)
+
+    def to_tf(self, *, element_spec: Any = None, graph: bool = False) -> Any:
+        """The same as a tf.data.Dataset; ragged columns as RaggedTensor, optional ones as SparseTensor.
+
+        element_spec  what the elements are, if that cannot be told from the first item
+        graph         read by TensorFlow's own operations: the same examples, shuffled within a buffer
+        """
+        from ..frameworks.tensorflow import to_tf
+
+        return to_tf(self, element_spec=element_spec, graph=graph)
+
+    def to_jax(self, *, sharding: Any = None, ahead: int = 2) -> Loader:
+        """The same with arrays on the device, or spread as a sharding says, some batches ahead."""
+        from ..frameworks.jax import to_jax
+
+        return to_jax(self, sharding=sharding, ahead=_number("ahead", ahead, 0))
+
+    def _converted(self, convert: Callable[[Any], Any]) -> Loader:
+        """With what a framework makes of each item."""
+        return Loader(replace(self._recipe, convert=convert), epoch=self._next, start=self._start)
+
+    def _dealt(self, index: int, count: int) -> Loader:
+        """For another host."""
+        recipe = replace(self._recipe, host=replace(self._recipe.host, index=index, count=count))
+        loader = Loader(recipe, epoch=self._next)
+        if self._start is None:
+            return loader
+        return loader.resume(self._start.to_state(self._recipe.host, recipe.dataset, recipe.pipeline))
 
     # What it is
 

@@ -104,7 +104,8 @@ class Run:
 def start(recipe: Recipe, position: Position) -> Iteration:
     """Begin an epoch."""
     run = Run(recipe, position)
-    if len(recipe.steps) == 1 and isinstance(recipe.steps[0], Batch) and recipe.on_error == "raise":
+    plain = recipe.on_error == "raise" and recipe.convert is None
+    if plain and len(recipe.steps) == 1 and isinstance(recipe.steps[0], Batch):
         return Iteration(run, native(run, recipe.steps[0]))
     from .stream import items_of  # what Python does takes longer to import than the first batch to read
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -73,6 +73,7 @@ class Recipe:
     steps: tuple[Step, ...] = ()
     host: Host = field(default_factory=Host)
     ahead: Ahead = field(default_factory=Ahead)
+    convert: Callable[[Any], Any] | None = None  # what a framework makes of each item: no part of the pipeline
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}  # without what can be made again

@@ -51,7 +51,10 @@ def items_of(run: Run) -> Items:
             begin = run.begin if slot < run.bucket else run.start
             stream.to_items(step.run(stream.items(), slot, begin), stream.batches)
     items = stream.items()
-    if run.recipe.ahead.items and run.recipe.steps:
+    convert = run.recipe.convert
+    if convert is not None:
+        items = ((convert(item), mark) for item, mark in items)
+    if run.recipe.ahead.items and (run.recipe.steps or convert):
         items = prefetched(items, run.recipe.ahead.items)
     return items
 

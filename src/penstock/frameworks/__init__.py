@@ -1,0 +1,1 @@
+"""Loaders in the frameworks: leaves, one file each, imported when a loader is asked for it."""

@@ -1,0 +1,79 @@
+"""JAX: batches as arrays on devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..columns import Bytes, Ragged
+from ..errors import MissingDependencyError, SchemaError
+from ..load.loader import Loader
+from .conversion import convert, refuse_missing
+
+try:
+    import jax  # type: ignore[import-not-found]
+except ImportError:
+    raise MissingDependencyError.needed("jax", "to_jax()", extra="jax") from None
+
+
+class OnDevice:
+    """Puts what a loader gives on a device, or on several as a sharding says. Strings stay where they are."""
+
+    def __init__(self, sharding: Any = None) -> None:
+        self.sharding = sharding
+
+    def __call__(self, item: Any) -> Any:
+        wide = bool(jax.config.jax_enable_x64)
+        arrays: list[Any] = []
+
+        def gather(value: Any, where: str) -> Any:
+            found = _array(value, where, wide)
+            if found is None:
+                return value
+            arrays.append(found)
+            return _Place(len(arrays) - 1)
+
+        form = convert(item, gather)
+        placed = jax.device_put(arrays, self.sharding)  # all at once: each call has its price
+        return convert(form, lambda value, _: placed[value.number] if isinstance(value, _Place) else value)
+
+
+class _Place:
+    """Where an array comes back to."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _array(value: Any, where: str, wide: bool) -> Any:
+    """The array of a column; None where there is none."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise refuse_missing(where)
+    if isinstance(value, Ragged) and isinstance(value.values, np.ndarray):
+        raise SchemaError(
+            "expected columns of one shape, got a ragged one", where, "Pad it: batch(64, pad=0), or pack(length)"
+        )
+    if isinstance(value, (Bytes, Ragged)) or not isinstance(value, (np.ndarray, np.generic)) or value.dtype.kind == "O":
+        return None
+    if not wide and value.dtype.itemsize == 8 and value.dtype.kind in "iu":
+        return _narrowed(np.asarray(value), where)
+    return value
+
+
+def _narrowed(array: Any, where: str) -> Any:
+    """JAX has 32 bits unless told otherwise: it would cut what does not fit without a word."""
+    narrow = array.astype(np.int32 if array.dtype.kind == "i" else np.uint32)
+    if not np.array_equal(narrow, array):
+        raise SchemaError(
+            f"expected integers of 32 bits, got {array.dtype.name} values beyond them",
+            where,
+            'Allow 64 bits: jax.config.update("jax_enable_x64", True)',
+        )
+    return narrow
+
+
+def to_jax(loader: Loader, *, sharding: Any = None, ahead: int = 2) -> Loader:
+    """A loader's items as arrays on devices, some of them ahead."""
+    placed = loader._converted(OnDevice(sharding))
+    return placed.prefetch(ahead) if ahead and not loader._recipe.ahead.items else placed

@@ -1,0 +1,138 @@
+"""TensorFlow by itself: the same examples through TFRecordDataset and parse_example, so that all of it is one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf  # type: ignore[import-untyped]
+
+from ..dtypes import TEXTS
+from ..errors import SchemaError
+from ..field import Field
+from ..load.loader import Loader
+from ..load.recipe import Part, Recipe
+from ..load.steps import Batch, Repeat, Shuffle, Skip, Take
+from ..records.tfrecord import TFRecordReader
+from ..schema import Schema
+
+BUFFER = 10_000  # examples among which TensorFlow shuffles, where no window is given
+ANYHOW = "Use to_tf() without graph=True: it takes everything"
+STORED = {"float32": tf.float32, "bytes": tf.string, "str": tf.string}
+
+
+def graph_dataset(loader: Loader) -> Any:
+    """The dataset of a loader whose steps TensorFlow has too."""
+    recipe = loader._recipe
+    if not isinstance(recipe.root, Part):
+        raise SchemaError("expected a split, got a mix", "to_tf(graph=True)", ANYHOW)
+    batch = _only_batch(recipe)
+    schema = recipe.schema
+    parse = _parser(schema)
+    dataset = _records(recipe)
+    for step in recipe.order_steps:
+        dataset = _ordered(dataset, step)
+    if recipe.host.count > 1:
+        if recipe.host.even is not None:
+            raise SchemaError("expected a shard() without even=, got one with it", "to_tf(graph=True)", ANYHOW)
+        dataset = dataset.shard(recipe.host.count, recipe.host.index)
+    if batch is None:
+        parse_one: Callable[[Any], Any] = lambda record: tf.nest.map_structure(_first, parse(record[None]))  # noqa: E731
+        return dataset.map(parse_one, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    dataset = dataset.batch(batch.size, drop_remainder=batch.drop_remainder)
+    return dataset.map(parse, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+
+def _first(batched: Any) -> Any:
+    return batched[0]
+
+
+def _only_batch(recipe: Recipe) -> Batch | None:
+    """The batch step, if that is the only step on examples."""
+    steps = recipe.steps
+    if not steps:
+        return None
+    if len(steps) == 1 and isinstance(steps[0], Batch) and steps[0].pad is None:
+        return steps[0]
+    raise SchemaError(
+        "expected no step in Python but batch(), got others", "to_tf(graph=True)", "Map on the tf.data.Dataset instead"
+    )
+
+
+def _records(recipe: Recipe) -> Any:
+    """The records of the split, file by file in their order; several files are read at once."""
+    assert isinstance(recipe.root, Part)
+    parts = []
+    for first, last in recipe.root.spans:
+        before, paths, start = 0, [], None
+        for file in recipe.files:
+            if before < last and before + file.records > first:
+                start = before if start is None else start
+                paths.append(file.path)
+            before += file.records
+        skipped = first - (start or 0)
+        found = tf.data.TFRecordDataset(paths, compression_type=_compression(paths[0]), buffer_size=1 << 20)
+        parts.append(found.skip(skipped).take(last - first))
+    dataset = parts[0]
+    for part in parts[1:]:
+        dataset = dataset.concatenate(part)
+    return dataset
+
+
+def _compression(path: str) -> str:
+    return (TFRecordReader(path).compression or "").upper()
+
+
+def _ordered(dataset: Any, step: Any) -> Any:
+    if isinstance(step, Shuffle):
+        return dataset.shuffle(step.window or BUFFER, seed=step.seed, reshuffle_each_iteration=True)
+    if isinstance(step, Repeat):
+        return dataset.repeat(step.count)
+    if isinstance(step, Take):
+        return dataset.take(step.count)
+    if isinstance(step, Skip):
+        return dataset.skip(step.count)
+    raise SchemaError(f"expected a step that TensorFlow has, got {type(step).__name__.lower()}", "to_tf", ANYHOW)
+
+
+# Fields
+
+
+def _parser(schema: Schema) -> Callable[[Any], Any]:
+    fields = list(schema.leaves())
+    features = {field.name: _feature(field) for field in fields}
+    nested = any(isinstance(node, Schema) for node in schema.values())
+    if nested:
+        raise SchemaError("expected plain fields, got nested ones", "to_tf(graph=True)", ANYHOW)
+
+    def parse(records: Any) -> Any:
+        parsed = tf.io.parse_example(records, features)
+        return {field.name: _decoded(field, parsed[field.name]) for field in fields}
+
+    return parse
+
+
+def _feature(field: Field) -> Any:
+    stored = STORED.get(field.dtype, tf.int64) if field.encoding == "none" else tf.string
+    unknown = field.shape.count(None)
+    plain = field.encoding == "none"
+    if field.optional or field.levels > 1 or unknown > 1 or (unknown and not plain) or (field.levels and field.shape):
+        raise SchemaError(f"expected a plain type, got {field}", field.name, ANYHOW)
+    if unknown or field.levels:
+        if field.shape[1:]:
+            raise SchemaError(f"expected rows of numbers or strings, got {field}", field.name, ANYHOW)
+        return tf.io.RaggedFeature(stored, row_splits_dtype=tf.int64)
+    return tf.io.FixedLenFeature(field.shape if plain else (), stored)
+
+
+def _decoded(field: Field, value: Any) -> Any:
+    if field.dtype in TEXTS:
+        return value
+    dtype = tf.as_dtype(field.dtype)
+    if field.encoding == "none":
+        return value if value.dtype == dtype else tf.cast(value, dtype)
+    if field.encoding == "zlib":
+        value = tf.io.decode_compressed(value, "ZLIB")
+    raw = tf.io.decode_raw(value, tf.uint8 if dtype == tf.bool else dtype)
+    shaped = tf.reshape(raw, [-1, *field.shape])
+    return tf.cast(shaped, dtype) if dtype == tf.bool else shaped

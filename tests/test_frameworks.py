@@ -1,0 +1,320 @@
+"""The same loader in torch, TensorFlow, JAX, Grain and Keras: the same examples in the same order."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import penstock as ps
+
+ROWS = 103
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> ps.Dataset:
+    rng = np.random.default_rng(5)
+    rows = [
+        {
+            "x": rng.normal(size=4).astype(np.float32),
+            "tokens": rng.integers(0, 100, number % 5),
+            "name": f"row {number}",
+            "data": bytes([number]),
+            "label": number,
+            "score": None if number % 3 == 0 else float(number),
+        }
+        for number in range(ROWS)
+    ]
+    path = tmp_path_factory.mktemp("data") / "toy"
+    ps.build(rows, path, shards=3, workers=1)
+    return ps.load(path)
+
+
+def plain(dataset: ps.Dataset) -> ps.Loader:
+    return dataset["train"].select("x", "label")
+
+
+def order_hash(batches: Any, label: Any = lambda batch: batch["label"]) -> str:
+    labels = np.concatenate([np.asarray(label(batch)) for batch in batches])
+    return hashlib.blake2b(labels.astype(np.int64).tobytes(), digest_size=8).hexdigest()
+
+
+def mixed(dataset: ps.Dataset, threads: int = 2) -> ps.Loader:
+    """A shuffled, mixed, sharded epoch."""
+    first, second = plain(dataset).take(60).shuffle(seed=1).repeat(), plain(dataset).skip(60).shuffle(seed=2).repeat()
+    return ps.mix({first: 0.7, second: 0.3}, seed=3).take(1000).shard(1, 2).batch(32).prefetch(2, threads=threads)
+
+
+def test_the_order_of_an_epoch_is_the_same_everywhere(dataset: ps.Dataset) -> None:
+    expected = order_hash(mixed(dataset))
+    for threads in (1, 2, 5):
+        assert order_hash(mixed(dataset, threads)) == expected
+    assert order_hash(mixed(dataset).to_torch()) == expected
+    assert order_hash(mixed(dataset).to_tf()) == expected
+    assert order_hash(mixed(dataset).to_jax()) == expected
+    assert order_hash(mixed(dataset).epoch(1)) != expected
+
+
+# torch
+
+
+def test_torch_tensors_are_the_core_s_memory(dataset: ps.Dataset) -> None:
+    import torch
+
+    (batch,) = dataset["train"].select("x", "tokens", "name", "data", "label").batch(ROWS).to_torch()
+    (expected,) = dataset["train"].select("x", "tokens", "name", "data", "label").batch(ROWS)
+    assert torch.equal(batch["x"], torch.from_numpy(expected["x"]))
+    assert batch["label"].dtype == torch.int64
+    assert batch["tokens"].is_nested
+    assert [row.tolist() for row in batch["tokens"].unbind()] == expected["tokens"].to_list()
+    assert batch["name"] == expected["name"].to_list()
+    assert batch["data"] == expected["data"].to_list()
+
+
+def test_torch_shares_memory() -> None:
+    from penstock.frameworks.torch import tensors
+
+    array = np.zeros(3, np.float32)
+    tensors({"x": array})["x"][1] = 5
+    assert array[1] == 5
+
+
+def test_torch_says_what_to_do_with_missing_values(dataset: ps.Dataset) -> None:
+    with pytest.raises(ps.SchemaError, match="optional field - at score"):
+        next(iter(dataset["train"].batch(8).to_torch()))
+
+
+def test_torch_data_loader_takes_a_split_as_it_is(dataset: ps.Dataset) -> None:
+    from torch.utils.data import DataLoader
+
+    split = dataset["train"]
+    found = [row["label"] for rows in DataLoader(split, batch_size=10, collate_fn=list) for row in rows]
+    assert found == [row["label"] for row in split]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_read_every_example_once_and_shuffle_anew_each_epoch(dataset: ps.Dataset, workers: int) -> None:
+    from torch.utils.data import DataLoader
+
+    data = plain(dataset).shuffle(seed=9).batch(8).to_torch()
+    loader = DataLoader(data, batch_size=None, num_workers=workers)
+    everything = sorted(row["label"] for row in plain(dataset))
+    epochs = [[label for batch in loader for label in batch["label"].tolist()] for _ in range(2)]
+    assert [sorted(epoch) for epoch in epochs] == [everything, everything]
+    assert epochs[0] != epochs[1]
+
+
+def test_torch_state_goes_on_exactly(dataset: ps.Dataset) -> None:
+    make = lambda: plain(dataset).shuffle(seed=4).batch(7).to_torch()  # noqa: E731
+    whole = [batch["label"].tolist() for batch in make()]
+    data = make()
+    iterator = iter(data)
+    taken = [next(iterator)["label"].tolist() for _ in range(5)]
+    state = pickle.loads(pickle.dumps(data.state_dict()))  # noqa: S301
+    again = make()
+    again.load_state_dict(state)
+    assert taken + [batch["label"].tolist() for batch in again] == whole
+    assert [batch["label"].tolist() for batch in again] != whole  # the next epoch
+    resumed = plain(dataset).shuffle(seed=4).batch(7).resume(state).to_torch()
+    assert taken + [batch["label"].tolist() for batch in resumed] == whole
+
+
+RANK = """
+import sys, torch, torch.distributed as dist, penstock as ps
+rank, world, address, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world)
+data = ps.load(path)["train"].select("label").shuffle(seed=3).batch(8).to_torch()
+print(*[label for batch in data for label in batch["label"].tolist()])
+dist.destroy_process_group()
+"""
+
+
+def test_ranks_of_torch_distributed_share_the_examples(dataset: ps.Dataset, tmp_path: Path) -> None:
+    address = f"file://{tmp_path / 'meeting'}"
+    command = [sys.executable, "-c", RANK]
+    ranks = [
+        subprocess.Popen([*command, str(rank), "2", address, dataset.path], stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    found = [rank.communicate(timeout=100)[0].split() for rank in ranks]
+    assert all(found)
+    assert sorted(int(label) for labels in found for label in labels) == list(range(ROWS))
+
+
+# TensorFlow
+
+
+def test_tf_has_the_right_spec_and_values(dataset: ps.Dataset) -> None:
+    import tensorflow as tf
+
+    data = dataset["train"].batch(16).to_tf()
+    spec = data.element_spec
+    assert spec["x"] == tf.TensorSpec([None, 4], tf.float32)
+    assert spec["label"] == tf.TensorSpec([None], tf.int64)
+    assert spec["name"] == tf.TensorSpec([None], tf.string)
+    assert spec["tokens"] == tf.RaggedTensorSpec([None, None], tf.int64, 1)
+    assert isinstance(spec["score"], tf.SparseTensorSpec)
+    for found, expected in zip(data, dataset["train"].batch(16), strict=True):
+        np.testing.assert_array_equal(found["x"].numpy(), expected["x"])
+        assert found["tokens"].to_list() == expected["tokens"].to_list()
+        assert [name.decode() for name in found["name"].numpy()] == expected["name"].to_list()
+        dense = tf.sparse.to_dense(found["score"], default_value=-1).numpy()
+        np.testing.assert_array_equal(dense, expected["score"].filled(-1))
+
+
+def test_tf_cuts_large_chunks_into_the_same_batches(dataset: ps.Dataset) -> None:
+    loader = plain(dataset).shuffle(seed=1).batch(8, drop_remainder=True)
+    assert [batch["label"].numpy().tolist() for batch in loader.to_tf()] == [
+        batch["label"].tolist() for batch in loader.epoch(0)
+    ]
+    assert loader.to_tf().element_spec["label"].shape == [8]
+
+
+def test_tf_shuffles_anew_each_epoch(dataset: ps.Dataset) -> None:
+    data = plain(dataset).shuffle(seed=1).batch(8).to_tf()
+    first, second = ([batch["label"].numpy().tolist() for batch in data] for _ in range(2))
+    assert first != second
+
+
+def test_tf_by_itself_gives_the_same_examples(dataset: ps.Dataset) -> None:
+    loader = dataset["train[10:90]"].select("x", "tokens", "name", "data", "label").batch(16)
+    ours, graph = loader.to_tf(), loader.to_tf(graph=True)
+    assert graph.element_spec.keys() == ours.element_spec.keys()
+    for a, b in zip(ours, graph, strict=True):
+        for name in ("x", "name", "data", "label"):
+            np.testing.assert_array_equal(a[name].numpy(), b[name].numpy())
+        assert a["tokens"].to_list() == b["tokens"].to_list()
+    shuffled = dataset["train"].select("label").shuffle(seed=2).shard(0, 2).to_tf(graph=True)
+    other = dataset["train"].select("label").shuffle(seed=2).shard(1, 2).to_tf(graph=True)
+    assert len({int(e["label"]) for e in shuffled} | {int(e["label"]) for e in other}) <= ROWS
+    mapped = loader.to_tf(graph=True).map(lambda batch: batch["x"] * 2)
+    np.testing.assert_allclose(next(iter(mapped)).numpy(), dataset["train"][10:26]["x"] * 2)
+
+
+def test_tf_by_itself_refuses_what_it_has_no_form_for(dataset: ps.Dataset) -> None:
+    with pytest.raises(ps.SchemaError, match=r"Map on the tf\.data\.Dataset"):
+        plain(dataset).map(lambda example: example).batch(4).to_tf(graph=True)
+    with pytest.raises(ps.SchemaError, match="score"):
+        dataset["train"].batch(4).to_tf(graph=True)
+
+
+def test_tf_takes_images_of_any_size(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for number, size in enumerate([(5, 4), (7, 9)]):
+        folder = tmp_path / "photos" / "cat"
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", size, (number * 90, 3, 4)).save(folder / f"{number}.png")
+    ps.build(ps.image_folder(tmp_path / "photos"), tmp_path / "data", order="source", workers=1)
+    loader = ps.load(tmp_path / "data")["train"].batch(2)
+    (found,) = loader.to_tf()
+    (expected,) = loader.epoch(0)
+    for image, array in zip(found["image"], expected["image"], strict=True):
+        np.testing.assert_array_equal(image.to_tensor().numpy(), array)
+
+
+# JAX
+
+
+def test_jax_arrays_are_on_the_device(dataset: ps.Dataset) -> None:
+    import jax
+
+    batches = list(plain(dataset).shuffle(seed=1).batch(16).to_jax())
+    assert all(isinstance(batch["x"], jax.Array) for batch in batches)
+    for found, expected in zip(batches, plain(dataset).shuffle(seed=1).batch(16), strict=True):
+        np.testing.assert_array_equal(np.asarray(found["x"]), expected["x"])
+
+
+def test_jax_takes_a_sharding_and_keeps_state(dataset: ps.Dataset) -> None:
+    import jax
+
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    loader = plain(dataset).shuffle(seed=1).batch(16)
+    iterator = iter(loader.to_jax(sharding=sharding))
+    first = next(iterator)
+    assert first["x"].sharding == sharding
+    state = iterator.state()
+    rest = [np.asarray(batch["label"]).tolist() for batch in iterator]
+    assert [batch["label"].tolist() for batch in loader.resume(state)] == rest
+
+
+def test_jax_never_cuts_integers_in_silence(tmp_path: Path) -> None:
+    ps.build([{"n": 2**40}], tmp_path / "data", workers=1)
+    with pytest.raises(ps.SchemaError, match="jax_enable_x64"):
+        next(iter(ps.load(tmp_path / "data")["train"].batch(1).to_jax()))
+
+
+def test_jax_says_what_to_do_with_ragged_columns(dataset: ps.Dataset) -> None:
+    with pytest.raises(ps.SchemaError, match=r"Pad it"):
+        next(iter(dataset["train"].select("tokens").batch(4).to_jax()))
+    (batch, *_) = dataset["train"].select("tokens").batch(4, pad=0).to_jax()
+    assert batch["tokens"].ndim == 2
+
+
+# Grain
+
+
+def test_grain_takes_a_split_as_it_is(dataset: ps.Dataset) -> None:
+    import grain
+
+    split = plain(dataset)
+    source = dataset["train"]
+    labels = [int(row["label"]) for row in source]
+    shuffled = grain.MapDataset.source(source).shuffle(seed=3).map(lambda row: int(row["label"]))
+    assert sorted(shuffled[position] for position in range(len(shuffled))) == sorted(labels)
+    assert len(pickle.dumps(source)) < 5000
+    del split
+
+
+# Keras
+
+FIT = """
+import sys, numpy as np, penstock as ps, keras
+path, kind = sys.argv[1:]
+loader = ps.load(path)["train"].select("x", "label").shuffle(seed=1).batch(16)
+pairs = loader.map(lambda batch: (batch["x"], (batch["label"] % 2).astype("float32")), threads=0)
+if kind == "torch":
+    import torch
+    data = torch.utils.data.DataLoader(pairs.to_torch(), batch_size=None)
+elif kind == "tensorflow":
+    data = pairs.to_tf()
+else:
+    data = pairs.to_jax()
+model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1, activation="sigmoid")])
+model.compile(loss="binary_crossentropy", optimizer="sgd")
+history = model.fit((pair for pair in data) if kind == "jax" else data, epochs=1 if kind == "jax" else 2, verbose=0)
+assert np.isfinite(history.history["loss"]).all()
+print("trained", len(history.history["loss"]))
+"""
+
+
+@pytest.mark.parametrize("kind", ["torch", "tensorflow", "jax"])
+def test_keras_fits_a_model(dataset: ps.Dataset, kind: str) -> None:
+    environment = os.environ | {"KERAS_BACKEND": kind, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-c", FIT, dataset.path, kind]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.startswith("trained")
+
+
+@pytest.mark.parametrize(("package", "method"), [("torch", "to_torch"), ("tensorflow", "to_tf"), ("jax", "to_jax")])
+def test_an_absent_framework_is_one_sentence(dataset: ps.Dataset, package: str, method: str) -> None:
+    code = f"""
+import sys
+sys.modules[{package!r}] = None
+import penstock as ps
+try:
+    ps.load({dataset.path!r})["train"].batch(4).{method}()
+except ps.MissingDependencyError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert "pip install" in done.stdout
+    assert package in done.stdout
