@@ -152,6 +152,16 @@ def test_images(seed: Path) -> None:
             assert pixels is None or pixels.size
 
 
+@seeds("csv")
+def test_csv_files(seed: Path, tmp_path: Path) -> None:
+    _, which, *text = seed.read_bytes()
+    for number, content in enumerate(bytes(text).split(b"\xff", 1)):
+        (tmp_path / f"{number}.csv").write_bytes(content)
+    table: Any = attempt(ps.csv, tmp_path, delimiter=",\t §"[which >> 6])
+    if table is not None:
+        assert [list(table[row]) for row in range(len(table))] == [list(table.columns)] * len(table)
+
+
 @seeds("round_trip")
 def test_bytes(seed: Path, tmp_path: Path) -> None:
     content = seed.read_bytes()

@@ -16,7 +16,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock import Bytes, CorruptionError, MissingDependencyError, NotFoundError, Ragged, SchemaError
+from penstock import (
+    Bytes,
+    CorruptionError,
+    Field,
+    MissingDependencyError,
+    NotFoundError,
+    Ragged,
+    RecordIndexError,
+    SchemaError,
+)
 from penstock.records.codec import Codec
 from penstock.sources import Table, parquet, table
 from penstock.sources.table import gather
@@ -256,3 +265,44 @@ def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path, monkeypa
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingDependencyError, match=r"pip install penstock\[parquet\]"):
         parquet(tmp_path / "x.parquet")
+
+
+def test_rows_are_encoded_where_they_lie() -> None:
+    columns = {
+        "number": np.arange(5),
+        "matrix": np.arange(30, dtype=np.float32).reshape(5, 2, 3),
+        "flag": np.array([True, False, True, True, False]),
+        "some": np.ma.MaskedArray(np.arange(5.0), [False, True, False, False, True]),
+        "text": ["a", "", "ß", "dd", "e"],
+        "gaps": ["a", None, "b", None, "c"],
+    }
+    source = table(columns)
+    codec, rows = Codec(source.schema), np.array([3, 0, 0, 4, 1])
+    found = codec.encode_rows(source.columns, rows)
+    assert found is not None
+    assert list(found) == list(codec.encode(source.take(rows)))
+    assert list(codec.encode_rows(source.columns, rows[:0]) or ()) == []
+    for wrong in (5, -1):
+        with pytest.raises(RecordIndexError):
+            Codec({"x": "int64"}).encode_rows({"x": np.arange(5)}, np.array([0, wrong]))
+
+
+@pytest.mark.parametrize(
+    ("column", "declared"),
+    [
+        (np.arange(5, dtype=np.int32), "int64"),
+        (np.arange(10)[::2], "int64"),
+        ([[1], [], [2, 3], [], []], "int64[?]"),
+        (np.array([0, 1, 2, 1, 0]), Field(dtype="int64", kind="label", classes=("a", "b"))),
+    ],
+)
+def test_rows_that_need_a_closer_look_are_taken_out_first(column: Any, declared: Any) -> None:
+    assert Codec({"x": declared}).encode_rows(table({"x": column}).columns, np.array([0])) is None
+
+
+def test_texts_that_are_none_are_found_where_they_lie() -> None:
+    broken = Bytes(np.frombuffer(b"a\xffb", np.uint8), [0, 1, 2, 3], text=True)
+    codec = Codec({"x": "str"})
+    assert list(codec.encode_rows({"x": broken}, np.array([2, 0])) or ()) == list(codec.encode({"x": ["b", "a"]}))
+    with pytest.raises(SchemaError, match='not UTF-8 - at field "x"'):
+        codec.encode_rows({"x": broken}, np.array([0, 1]))

@@ -33,6 +33,7 @@ pub mod salvage;
 pub mod sequence;
 pub mod shard;
 pub mod shards;
+pub mod take;
 pub mod wire;
 pub mod writer;
 mod zlib;

@@ -7,6 +7,7 @@ use penstock_core::columns::{Column, Shapes};
 use penstock_core::encode::{Batch, Input, Values};
 use penstock_core::example::walk;
 use penstock_core::plan::{Dtype, Encoding, Missing, Spec};
+use penstock_core::take::Taken;
 use penstock_core::{plan, Error};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -79,13 +80,29 @@ impl Plan {
         self.example(record.py(), record.as_bytes()).map_err(|error| error.into_python(record.py()))
     }
 
-    /// Encodes columns: for each (values, value_splits, row_splits, present), as `decode` gives them.
-    fn encode(&self, py: Python<'_>, columns: &Bound<'_, PyList>, rows: usize, threads: usize) -> PyResult<Records> {
+    /// Encodes columns: for each (values, value_splits, row_splits, present), as `decode` gives them. With `chosen`, an
+    /// int64 array, only those of the rows, in that order; `present` then has an entry for each of them.
+    #[pyo3(signature = (columns, rows, threads, chosen = None))]
+    fn encode(
+        &self,
+        py: Python<'_>,
+        columns: &Bound<'_, PyList>,
+        rows: usize,
+        threads: usize,
+        chosen: Option<Bound<'_, PyUntypedArray>>,
+    ) -> PyResult<Records> {
         let columns = Columns::extract(self, columns)?;
         let inputs = columns.inputs();
+        let chosen = chosen.as_ref().map(int64s);
+        let texts: Vec<bool> = self.faces.iter().map(|face| face.text).collect();
         let mut chunks = Vec::new();
         released(py, || {
-            Batch::new(&self.plan, &inputs, rows)?.encode_all(threads, |frames| {
+            let taken = chosen.map(|chosen| take_rows(&self.plan, &texts, &inputs, rows, chosen)).transpose()?;
+            let inputs = match &taken {
+                Some(taken) => taken.iter().zip(&inputs).map(|(taken, input)| taken.input(input.present)).collect(),
+                None => inputs,
+            };
+            Batch::new(&self.plan, &inputs, chosen.map_or(rows, <[i64]>::len))?.encode_all(threads, |frames| {
                 chunks.push(frames);
                 Ok(None)
             })
@@ -114,6 +131,24 @@ impl Plan {
         })?;
         Ok(Records::from_chunks(chunks))
     }
+}
+
+/// The chosen rows of all columns; those of `texts` are UTF-8.
+fn take_rows(
+    plan: &plan::Plan,
+    texts: &[bool],
+    inputs: &[Input<'_>],
+    rows: usize,
+    chosen: &[i64],
+) -> penstock_core::Result<Vec<Taken>> {
+    let take = |((spec, &text), input): ((&Spec, &bool), &Input<'_>)| {
+        let taken = Taken::new(spec, input, rows, chosen)?;
+        match text && !taken.is_text() {
+            true => Err(Error::schema("expected str, got bytes that are not UTF-8").in_field(&spec.key)),
+            false => Ok(taken),
+        }
+    };
+    plan.specs().iter().zip(texts).zip(inputs).map(take).collect()
 }
 
 /// An error of the core, or one of Python.

@@ -19,7 +19,7 @@ from ..inference import cover
 from ..records.codec import Codec
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
-from ..subset import is_table
+from ..subset import TableSubset, is_table
 from .inputs import Inputs, are_plain, hands_on_records, multiplies, parts_of
 
 FIRST_EXAMPLES = 16  # that are encoded at a time before their size is known
@@ -111,10 +111,17 @@ class Encoder:
         if hands_on_records(source) and source.schema == self.job.schema:
             return lambda some: source.records(some)
         if is_table(source):
-            return lambda some: self.codec.encode(source.take(some), threads=self.threads)
+            return lambda some: self._taken(source, some)
         if isinstance(source, list) and len(rows) and are_plain([source[rows[0]]]):
             return lambda some: self.codec.encode_examples([source[r] for r in some.tolist()], threads=self.threads)
         return None
+
+    def _taken(self, source: Any, some: Array) -> Records:
+        """The rows of a table: those of columns that can be encoded where they lie, or taken out of them."""
+        part = isinstance(source, TableSubset)
+        columns, rows = (source.source.columns, source.indices[some]) if part else (source.columns, some)
+        records = self.codec.encode_rows(columns, rows, threads=self.threads)
+        return self.codec.encode(source.take(some), threads=self.threads) if records is None else records
 
     def next_step(self, step: int, done: list[Records]) -> int:
         """How many examples to take at once, after so many have become these records."""

@@ -84,6 +84,19 @@ class Codec:
         parts, rows = self._parts(columns)
         return self._plan.encode(parts, rows, threads or default_threads())
 
+    def encode_rows(self, columns: Mapping[str, Any], rows: Array, *, threads: int | None = None) -> Records | None:
+        """Some rows of columns that the core takes as they are, without taking them out first; None for others."""
+        if self._nested or columns.keys() != self._layouts.keys():
+            return None
+        parts = []
+        for name, each in self._layouts.items():
+            part = each.chosen(columns[name], rows)
+            if part is None:
+                return None
+            parts.append(part)
+        height = len(next(iter(columns.values()), ()))
+        return self._plan.encode(parts, height, threads or default_threads(), rows)
+
     def encode_examples(self, examples: Iterable[Mapping[str, Any]], *, threads: int | None = None) -> Records:
         """Examples as records."""
         rows, fit = self._rows(examples)

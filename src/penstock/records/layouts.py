@@ -69,6 +69,18 @@ class Fixed(Layout):
             column = whole.coerce(column, self.name)
         return [(self.cast(column, (rows, *self.inner)), None, None, present)]
 
+    def chosen(self, column: Any, rows: Array) -> Parts | None:
+        present = None
+        if self.field.optional and isinstance(column, np.ma.MaskedArray) and column.ndim == 1:
+            mask: Any = np.ma.getmask(column)
+            column = column.data
+            present = None if mask is np.ma.nomask else ~mask[rows]
+        plain = isinstance(column, np.ndarray) and not isinstance(column, np.ma.MaskedArray)
+        if not plain or column.dtype != self.field.numpy_dtype or not column.flags.c_contiguous:
+            return None
+        fits = column.shape[1:] == self.inner and self.field.classes is None
+        return (column, None, None, present) if fits else None
+
     def _present(self, column: np.ma.MaskedArray[Any, Any]) -> Array | None:
         mask = np.ma.getmaskarray(column).reshape(len(column), -1)
         missing = np.asarray(mask.all(axis=1) & bool(mask.shape[1]))
@@ -109,6 +121,14 @@ class Strings(Layout):
         if type(column) is list and not self.inner and not self.text and all(type(item) is bytes for item in column):
             return [(column, None, None, None)]
         return super().parts(column, rows)
+
+    def chosen(self, column: Any, rows: Array) -> Parts | None:
+        if not isinstance(column, Bytes) or column.text != self.text or self.inner or column.shape:
+            return None
+        values, splits = column.values, column.row_splits
+        if not values.flags.c_contiguous or not splits.flags.c_contiguous:
+            return None
+        return values, splits, None, None if column.present is None else column.present[rows]
 
     def record_values(self, exact: Any) -> dict[str, Any]:
         return {self.key: exact.reshape(-1).tolist() if self.inner else exact}

@@ -70,6 +70,10 @@ class Layout:
         exact = [self.field.coerce(row, f"{self.name}[{number}]") for number, row in enumerate(column)]
         return self.gather(exact)
 
+    def chosen(self, column: Any, rows: Array) -> Parts | None:
+        """The whole column as it lies in memory, but which of these rows are there; None where that will not do."""
+        return None
+
     def gather(self, exact: Iterable[Any]) -> list[Parts]:
         """Values that Field.coerce gave, as the core takes them."""
         columns = self.columns()
