@@ -5,6 +5,7 @@ The code that is shown on the way is the code that runs. Everything it makes goe
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import os
 import shutil
@@ -36,6 +37,7 @@ SHAPES = ("circle", "square", "stripes")
 FOLDER = Path(os.path.relpath(Path(__file__).resolve().parent.parent / "build" / "demo"))
 screen = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
 measured: list[tuple[str, str]] = []
+Model = np.ndarray[Any, Any]
 
 
 # The steps of the tour: what is inside these functions is what the screen shows
@@ -88,6 +90,58 @@ def pictures(examples: list[dict[str, Any]]) -> dict[str, Any]:
     with ps.TFRecordWriter(FOLDER / "pictures.tfrecord") as writer:
         writer.write_examples(codec, examples)
     return ps.TFRecordReader(FOLDER / "pictures.tfrecord").examples(codec, [0, 1, 2, 3, 4])
+
+
+def load_pictures() -> tuple[ps.Dataset, ps.Loader]:
+    data = ps.load(FOLDER / "dataset", decode={"image": ps.Image(size=(16, 16), channels=1)})
+    loader = data["train"].shuffle(seed=7).batch(32)
+    return data, loader
+
+
+def train(loader: ps.Loader) -> Model:
+    weights = np.zeros((256, len(SHAPES)))
+    for _epoch in range(5):  # each in an order of its own
+        for batch in loader:
+            images = batch["image"].reshape(-1, 256) / 255
+            scores = np.exp(images @ weights)
+            wrong = scores / scores.sum(1, keepdims=True) - np.eye(len(SHAPES))[batch["label"]]
+            weights -= 0.1 * images.T @ wrong / len(images)
+    return weights
+
+
+def interrupt(loader: ps.Loader) -> bool:
+    iterator = iter(loader.epoch(3))
+    for _ in range(4):
+        next(iterator)
+    state = iterator.state()  # a small dict, for a checkpoint
+    rest = [batch["label"].tolist() for batch in iterator]
+    return rest == [batch["label"].tolist() for batch in loader.resume(state)]
+
+
+def train_torch(loader: ps.Loader) -> Model:
+    import torch
+
+    model = torch.nn.Linear(256, len(SHAPES))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    data = loader.to_torch()
+    for _epoch in range(5):
+        for batch in data:
+            optimizer.zero_grad()
+            scores = model(batch["image"].reshape(-1, 256) / 255)
+            torch.nn.functional.cross_entropy(scores, batch["label"]).backward()
+            optimizer.step()
+    return model.weight.detach().numpy().T
+
+
+def train_keras(loader: ps.Loader) -> Model:
+    import keras
+
+    data = loader.to_tf().map(lambda batch: (batch["image"], batch["label"]))
+    layers = [keras.layers.Input((16, 16, 1)), keras.layers.Rescaling(1 / 255), keras.layers.Flatten()]
+    model = keras.Sequential([*layers, keras.layers.Dense(len(SHAPES))])
+    model.compile(keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(data, epochs=5, verbose=0, shuffle=False)
+    return model.layers[-1].kernel.numpy()
 
 
 def mistake(schema: ps.Schema) -> None:
@@ -276,9 +330,35 @@ def whole_dataset() -> None:
     shell("build", str(folder), str(dataset), "--shards", "4")
 
 
+def training() -> None:
+    title("8  Feed a model", "Pictures decoded and resized in the core, shuffled over the whole split, batches ahead.")
+    code(load_pictures)
+    data, loader = load_pictures()
+    screen.print(textwrap.indent(str(data), "  "))
+    code(train)
+    weights, seconds = timed(train, loader)
+    screen.print(f"  {right(data, weights)} after five epochs in NumPy, {seconds:.2f} s.")
+    screen.print("\n  A job is cut off in the middle of an epoch. It goes on with the very next example:")
+    code(interrupt)
+    screen.print(f"  The same batches as without the interruption: [bold green]{interrupt(loader)}[/bold green]")
+    for package, function in (("torch", train_torch), ("tensorflow", train_keras)):
+        if importlib.util.find_spec(package) is not None:
+            os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}  # it talks a lot
+            code(function)
+            screen.print(f"  {right(data, function(loader.epoch(0)))} from the same loader.")
+
+
+def right(data: ps.Dataset, weights: Model) -> str:
+    """How many pictures of the other split a model tells apart."""
+    split = data["eval"]
+    (batch,) = split.batch(len(split))
+    found = (batch["image"].reshape(-1, 256) @ weights).argmax(1)
+    return f"[bold green]{(found == batch['label']).sum()} of {len(split)}[/bold green] pictures that it has not seen"
+
+
 def damage(schema: ps.Schema, codec: ps.Codec) -> None:
     whole, broken, saved = (FOLDER / name for name in ("table.tfrecord", "broken.tfrecord", "saved.tfrecord"))
-    title("8  Something breaks", "One bit of a copy flips, as disks and cables do.")
+    title("9  Something breaks", "One bit of a copy flips, as disks and cables do.")
     data = bytearray(whole.read_bytes())
     data[len(data) // 2] ^= 1
     broken.write_bytes(data)
@@ -292,7 +372,7 @@ def damage(schema: ps.Schema, codec: ps.Codec) -> None:
     screen.print(f"\n  {len(ps.TFRecordReader(saved)):,} of {ROWS:,} records are safe.")
 
     title(
-        "9  Somebody makes a mistake", "Nothing is cast with a loss. The error says expected, got, where, what to do."
+        "10  Somebody makes a mistake", "Nothing is cast with a loss. The error says expected, got, where, what to do."
     )
     code(mistake)
     try:
@@ -309,7 +389,7 @@ def shell(*words: str) -> None:
 
 
 def outlook(seconds: float) -> None:
-    title("10  From the shell")
+    title("11  From the shell")
     shell("info", str(FOLDER / "table.tfrecord"), str(FOLDER / "tokens.tfrecord"), str(FOLDER / "pictures.tfrecord"))
     shell("head", str(FOLDER / "pictures.tfrecord"), "-n", "2")
 
@@ -329,7 +409,7 @@ def outlook(seconds: float) -> None:
     suggestions.add_row(f"{tools}/python", "then: import penstock as ps")
     suggestions.add_row("make test", "the tests, next to TensorFlow and the other peers")
     suggestions.add_row("make bench", "such figures against tf.data, TFDS and bagz")
-    suggestions.add_row("docs/records.md, docs/build.md", "how it is used")
+    suggestions.add_row("docs/build.md, docs/load.md", "how it is used")
     screen.print(suggestions)
 
 
@@ -343,6 +423,7 @@ def main() -> int:
     schema, codec = table()
     lists_and_pictures()
     whole_dataset()
+    training()
     damage(schema, codec)
     outlook(time.perf_counter() - started)
     return 0

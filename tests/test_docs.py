@@ -154,11 +154,13 @@ def test_the_demo_runs(tmp_path: Path) -> None:
     folder = tmp_path / "examples"
     folder.mkdir()
     (folder / "demo.py").write_bytes((ROOT / "examples" / "demo.py").read_bytes())
-    for _ in range(2):  # it can be run again
-        done = subprocess.run(
-            [sys.executable, "examples/demo.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
-        )
+    only = "import importlib.util, runpy; found = importlib.util.find_spec; "
+    only += "importlib.util.find_spec = lambda name: found(name) if name in {} else None; "
+    only += "runpy.run_path('examples/demo.py', run_name='__main__')"
+    for frameworks in ([], ["torch"]):  # and it can be run again
+        arguments = ["-c", only.format(frameworks)]
+        command = [sys.executable, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=110)
         assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
-    assert "99,999 of 100,000 records are safe" in done.stdout
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["build", "examples"]
+        assert done.stderr == ""
+    assert "torch" in done.stdout

@@ -41,8 +41,8 @@ def to_tf(loader: Loader, *, element_spec: Any = None, graph: bool = False) -> A
         larger = replace(loader._recipe, steps=(replace(batch, size=batch.size * together, drop_remainder=False),))
         whole = convert(spec, lambda leaf, _: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype))
         dataset = _generated(Loader(larger, epoch=loader._next), whole)
-        return dataset.rebatch(batch.size, drop_remainder=batch.drop_remainder)
-    return _generated(loader, spec)
+        return _counted(dataset.rebatch(batch.size, drop_remainder=batch.drop_remainder), loader)
+    return _counted(_generated(loader, spec), loader)
 
 
 def _generated(loader: Loader, spec: Any) -> Any:
@@ -52,6 +52,15 @@ def _generated(loader: Loader, spec: Any) -> Any:
                 yield tensors(item)
 
     return tf.data.Dataset.from_generator(items, output_signature=spec).prefetch(tf.data.AUTOTUNE)
+
+
+def _counted(dataset: Any, loader: Loader) -> Any:
+    """With its number of elements, where each epoch is known to have that many: Keras asks for it."""
+    try:
+        count = len(loader) if loader._start is None and loader._recipe.on_error == "raise" else None
+    except TypeError:
+        count = None
+    return dataset if count is None else dataset.apply(tf.data.experimental.assert_cardinality(count))
 
 
 def tensors(item: Any) -> Any:
