@@ -45,11 +45,12 @@ LEAVES = {"frameworks"}
 DOORS = {("load", "frameworks")}
 
 PUBLIC = [
-    "Array", "BuildError", "Built", "Bytes", "Codec", "CorruptionError", "Dataset", "Example", "ExampleError", "Field",
-    "IgnoreExample", "Image", "IndexMismatchError", "Info", "Label", "LoadError", "Loader", "Local",
-    "MissingDependencyError", "NotFoundError", "PenstockError", "Place", "Quarantine", "Ragged", "RecordIndexError",
-    "Records", "Schema", "SchemaError", "SequenceCodec", "Skip", "Split", "Splits", "StorageError", "TFRecord",
-    "TFRecordReader", "TFRecordWriter", "Text", "__version__", "build", "coco", "crc32c", "csv", "dedupe", "examples",
+    "Array", "ArrayRecord", "ArrayRecordReader", "ArrayRecordWriter", "BuildError", "Built", "Bytes", "Codec",
+    "CorruptionError", "Dataset", "Example", "ExampleError", "Field", "IgnoreExample", "Image",
+    "IndexMismatchError", "Info", "Label", "LoadError", "Loader", "Local", "MissingDependencyError",
+    "NotFoundError", "PenstockError", "Place", "Quarantine", "Ragged", "RecordIndexError", "Records", "Schema",
+    "SchemaError", "SequenceCodec", "Skip", "Split", "Splits", "StorageError", "TFRecord", "TFRecordReader",
+    "TFRecordWriter", "Text", "__version__", "build", "coco", "crc32c", "csv", "dedupe", "examples",
     "image_classification", "image_folder", "json", "jsonl", "load", "masked_crc32c", "mix", "parquet",
     "place_of_record", "places_of", "split", "splits", "table", "text_classification", "tfrecords", "voc_detection",
     "voc_segmentation",

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .load.split import Split
     from .provenance import Place, place_of_record, places_of
     from .records import Records, __version__, crc32c, masked_crc32c
+    from .records.array_record import ArrayRecord, ArrayRecordReader, ArrayRecordWriter
     from .records.codec import Codec
     from .records.sequence import SequenceCodec
     from .records.tfrecord import TFRecord, TFRecordReader, TFRecordWriter
@@ -75,6 +76,7 @@ _HOMES = {
     "load.loader": "Loader mix",
     "load.split": "Split",
     "records": "Records __version__ crc32c masked_crc32c",
+    "records.array_record": "ArrayRecord ArrayRecordReader ArrayRecordWriter",
     "records.codec": "Codec",
     "records.sequence": "SequenceCodec",
     "records.tfrecord": "TFRecord TFRecordReader TFRecordWriter",
@@ -95,6 +97,9 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names.s
 
 __all__ = [
     "Array",
+    "ArrayRecord",
+    "ArrayRecordReader",
+    "ArrayRecordWriter",
     "BuildError",
     "Built",
     "Bytes",

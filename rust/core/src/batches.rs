@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::array_record::Chunks;
 use crate::columns::Column;
 use crate::error::{Error, Kind, Result};
 use crate::example::walk;
 use crate::file::Pulse;
-use crate::frames;
 use crate::gather::{self, fitting, locate, touch};
 use crate::image::Images;
 use crate::plan::Plan;
@@ -114,6 +114,8 @@ impl std::ops::AddAssign for Spent {
 pub struct Tools<'a> {
     /// What is read into.
     pub buffer: Vec<u8>,
+    /// What chunks are unpacked into.
+    pub chunks: Chunks,
     /// Where its time went.
     pub spent: Spent,
     /// Called now and then; an error from it ends the work.
@@ -123,7 +125,7 @@ pub struct Tools<'a> {
 impl<'a> Tools<'a> {
     /// Nothing used yet.
     pub fn new(pulse: Pulse<'a>) -> Tools<'a> {
-        Tools { buffer: Vec::new(), spent: Spent::default(), pulse }
+        Tools { buffer: Vec::new(), chunks: Chunks::default(), spent: Spent::default(), pulse }
     }
 }
 
@@ -228,10 +230,7 @@ impl Decoder {
                     lap.end(&mut tools.spent.read);
                 }
                 let place = |error: Error| self.place(&numbers[row..row + count], error);
-                let mut data = Vec::with_capacity(count);
-                for (row, frame) in frames.iter().enumerate() {
-                    data.push(frames::open(frame).map_err(|error| place(error.in_record(row as u64)))?);
-                }
+                let data = gather::open(&located[row..row + count], frames, &mut tools.chunks).map_err(place)?;
                 lap.end(&mut tools.spent.check);
                 let walked = walk(&self.plan, data.iter().copied()).map_err(place)?;
                 for (number, column) in current.columns.iter_mut().enumerate() {

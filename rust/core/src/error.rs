@@ -35,6 +35,7 @@ struct Inner {
     path: Option<PathBuf>,
     line: Option<u64>,
     offset: Option<u64>,
+    chunk: Option<u64>,
     record: Option<u64>,
     field: Option<String>,
 }
@@ -49,6 +50,7 @@ impl Error {
             path: None,
             line: None,
             offset: None,
+            chunk: None,
             record: None,
             field: None,
         }))
@@ -95,10 +97,17 @@ impl Error {
         self
     }
 
-    /// Adds the byte offset of the frame.
+    /// Adds the byte offset of the frame or the chunk.
     #[must_use]
     pub fn at_offset(mut self, offset: u64) -> Self {
         self.0.offset.get_or_insert(offset);
+        self
+    }
+
+    /// Adds the chunk's number, in files whose records lie in chunks.
+    #[must_use]
+    pub fn in_chunk(mut self, chunk: u64) -> Self {
+        self.0.chunk.get_or_insert(chunk);
         self
     }
 
@@ -156,12 +165,13 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { message, advice, path, line, offset, record, field, .. } = &*self.0;
+        let Inner { message, advice, path, line, offset, chunk, record, field, .. } = &*self.0;
         f.write_str(message)?;
         let mut place = Vec::new();
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();
         place.extend(path.as_ref().map(|p| format!("{}{line}", p.display())));
         place.extend(offset.map(|o| format!("offset {o}")));
+        place.extend(chunk.map(|c| format!("chunk {c}")));
         place.extend(record.map(|r| format!("record {r}")));
         place.extend(field.as_ref().map(|name| format!("field {name:?}")));
         if !place.is_empty() {

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
@@ -116,13 +117,30 @@ impl Plain {
         })
     }
 
+    /// Checks that a record exists, where there are so many.
+    pub(crate) fn check(&self, record: usize, records: usize) -> Result<()> {
+        if record < records {
+            return Ok(());
+        }
+        let message = format!("expected a record number below {records}, got {record}");
+        Err(Error::new(Kind::OutOfRange, message).in_file(&self.path))
+    }
+
+    /// How many bytes a range has, if memory may be taken for that many: they are there.
+    pub(crate) fn backed(&self, range: Range<u64>) -> Result<usize> {
+        match usize::try_from(range.end - range.start) {
+            Ok(length) if range.end <= self.size => Ok(length),
+            _ => {
+                let length = range.end - range.start;
+                let message = format!("expected {length} bytes here, got a file of {} bytes", self.size);
+                Err(Error::corrupt(message).at_offset(range.start).in_file(&self.path))
+            }
+        }
+    }
+
     /// Reads `length` bytes at `offset` into `buffer`, which only ever grows, and returns them.
     pub fn read_into<'b>(&self, buffer: &'b mut Vec<u8>, offset: u64, length: u64) -> Result<&'b [u8]> {
-        if offset.checked_add(length).is_none_or(|end| end > self.size) {
-            let message = format!("expected {length} bytes here, got a file of {} bytes", self.size);
-            return Err(Error::corrupt(message).at_offset(offset).in_file(&self.path));
-        }
-        let length = length as usize;
+        let length = self.backed(offset..offset.saturating_add(length))?;
         if buffer.len() < length {
             buffer.resize(length, 0);
         }

@@ -1,8 +1,10 @@
 //! Records of any order, read together: neighbours in one piece, wherever they stand in the order.
 
+use crate::array_record::Chunks;
 use crate::error::Result;
 use crate::file::Pulse;
-use crate::shard::Shard;
+use crate::frames;
+use crate::opened::{Extent, Opened};
 use crate::shards::Shards;
 
 /// A gap is read along when that costs less than another system call: up to this many bytes ...
@@ -10,22 +12,33 @@ const GAP: u64 = 4096;
 /// ... and this many times what is wanted.
 const GAP_SHARE: u64 = 2;
 
-/// Where a record's frame is.
+/// Where a record's frame is, or its chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'s> {
-    shard: &'s Shard,
+    shard: &'s Opened,
     /// The shard's number.
     place: usize,
+    /// The record's number within the shard.
+    record: usize,
     start: u64,
     end: u64,
+    bytes: u64,
     /// Where it was put in the buffer, unless its shard is held.
     at: Option<usize>,
 }
 
 impl Row<'_> {
-    /// The frame's size.
+    /// About how many bytes the record has.
     pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn length(&self) -> u64 {
         self.end - self.start
+    }
+
+    fn chunk(&self) -> (usize, u64) {
+        (self.place, self.start)
     }
 }
 
@@ -33,7 +46,7 @@ impl Row<'_> {
 pub fn locate<'s>(shards: &'s Shards, numbers: &[u64], pulse: Pulse<'_>) -> Result<Vec<Row<'s>>> {
     let mut rows = Vec::with_capacity(numbers.len());
     let (mut within, mut place) = (0..0, 0);
-    let mut known: Option<&Shard> = None;
+    let mut known: Option<&Opened> = None;
     for &number in numbers {
         let shard = match known {
             Some(shard) if within.contains(&number) => shard,
@@ -46,8 +59,8 @@ pub fn locate<'s>(shards: &'s Shards, numbers: &[u64], pulse: Pulse<'_>) -> Resu
             }
         };
         let record = (number - within.start) as usize;
-        let offsets = &shard.offsets()[record..record + 2];
-        rows.push(Row { shard, place, start: offsets[0], end: offsets[1], at: None });
+        let Extent { range, bytes } = shard.extent(record);
+        rows.push(Row { shard, place, record, start: range.start, end: range.end, bytes, at: None });
     }
     Ok(rows)
 }
@@ -68,7 +81,7 @@ pub fn frames<'b, 's: 'b>(rows: &mut [Row<'s>], buffer: &'b mut Vec<u8>) -> Resu
         for &next in &rest[1..] {
             let row = &rows[next];
             let gap = row.start.saturating_sub(end);
-            if row.place != place || gap > GAP.min(GAP_SHARE * row.bytes()) {
+            if row.place != place || gap > GAP.min(GAP_SHARE * row.length()) {
                 break;
             }
             bytes += row.end.saturating_sub(end.max(row.start));
@@ -92,8 +105,8 @@ pub fn frames<'b, 's: 'b>(rows: &mut [Row<'s>], buffer: &'b mut Vec<u8>) -> Resu
     }
     let frame = |row: &Row<'s>| -> &'b [u8] {
         let (start, length) = match row.at {
-            Some(at) => return &buffer[at..at + row.bytes() as usize],
-            None => (row.start as usize, row.bytes() as usize),
+            Some(at) => return &buffer[at..at + row.length() as usize],
+            None => (row.start as usize, row.length() as usize),
         };
         // An index that leads out of the shard gives a frame that does not hold.
         row.shard.held(0).and_then(|content| content.get(start..start + length)).unwrap_or(&[])
@@ -101,12 +114,40 @@ pub fn frames<'b, 's: 'b>(rows: &mut [Row<'s>], buffer: &'b mut Vec<u8>) -> Resu
     Ok(rows.iter().map(frame).collect())
 }
 
-/// How many of the first rows have `bytes` bytes or less together; at least one, if there is one.
+/// The data of some rows whose frames or chunks were read, checked. An error names the row, and leaves the rest.
+pub fn open<'b>(rows: &[Row<'_>], frames: &[&'b [u8]], chunks: &'b mut Chunks) -> Result<Vec<&'b [u8]>> {
+    let mut data = Vec::with_capacity(rows.len());
+    let mut unpacked = Vec::new();
+    for (number, (row, frame)) in rows.iter().zip(frames).enumerate() {
+        let checked = match row.shard {
+            Opened::TfRecord(_) => frames::open(frame),
+            Opened::ArrayRecord(shard) => {
+                if unpacked.is_empty() {
+                    chunks.forget_but(shard, row.record);
+                }
+                chunks.unpack(shard, row.record, frame).map(|place| {
+                    unpacked.push((number, place));
+                    &[][..]
+                })
+            }
+        };
+        data.push(checked.map_err(|error| error.in_record(number as u64))?);
+    }
+    for (number, place) in unpacked {
+        data[number] = chunks.get(place);
+    }
+    Ok(data)
+}
+
+/// How many of the first rows have `bytes` bytes or less together; at least one, if there is one. A chunk's rows stay
+/// together where they follow each other.
 pub fn fitting(rows: &[Row<'_>], bytes: u64) -> usize {
     let mut left = bytes;
+    let mut last = None;
     let fits = rows.iter().take_while(|row| {
-        let fits = row.bytes() <= left;
+        let fits = row.bytes() <= left || last == Some(row.chunk());
         left = left.saturating_sub(row.bytes());
+        last = Some(row.chunk());
         fits
     });
     fits.count().max(1).min(rows.len())

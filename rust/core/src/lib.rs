@@ -1,9 +1,10 @@
-//! What bytes are: TFRecord frames, `tf.train.Example` records, shard indexes and the feed.
+//! What bytes are: TFRecord frames, ArrayRecord chunks, `tf.train.Example` records, shard indexes and the feed.
 //!
 //! Nothing here knows Python, nothing here is `unsafe`, and no input of any bytes makes it panic,
 //! read out of bounds or allocate more than the input warrants.
 #![forbid(unsafe_code)]
 
+pub mod array_record;
 pub mod batches;
 pub mod columns;
 pub mod convert;
@@ -23,12 +24,14 @@ pub mod image;
 pub mod index;
 pub mod inflate;
 pub mod mix;
+pub mod opened;
 pub mod order;
 pub mod permutation;
 pub mod plan;
 pub mod publish;
 pub mod queue;
 mod recent;
+pub mod riegeli;
 pub mod salvage;
 pub mod sequence;
 pub mod shard;

@@ -44,12 +44,17 @@ impl Report {
 const SEARCH_BUDGET: u64 = 16;
 
 /// Bytes that can be looked at anywhere.
-enum Bytes<'a> {
+pub(crate) enum Bytes<'a> {
     File { file: &'a Plain, window: Vec<u8>, start: u64, length: u64 },
     Memory(Vec<u8>),
 }
 
-impl Bytes<'_> {
+impl<'a> Bytes<'a> {
+    /// Those of a file, a window at a time.
+    pub(crate) fn of(file: &'a Plain) -> Self {
+        Bytes::File { file, window: Vec::new(), start: 0, length: 0 }
+    }
+
     fn size(&self) -> u64 {
         match self {
             Bytes::File { file, .. } => file.size(),
@@ -58,7 +63,7 @@ impl Bytes<'_> {
     }
 
     /// The bytes from `offset` on, `length` of them or as many as there are.
-    fn at(&mut self, offset: u64, length: u64) -> Result<&[u8]> {
+    pub(crate) fn at(&mut self, offset: u64, length: u64) -> Result<&[u8]> {
         let end = offset.saturating_add(length).min(self.size());
         match self {
             Bytes::Memory(bytes) => Ok(&bytes[offset as usize..end as usize]),
@@ -79,7 +84,7 @@ pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pul
     let compression = file.compression()?;
     let mut report = Report::default();
     if compression == Compression::None {
-        let mut bytes = Bytes::File { file, window: Vec::new(), start: 0, length: 0 };
+        let mut bytes = Bytes::of(file);
         look(&mut bytes, 0, &mut report, keep, pulse)?;
         return Ok(report);
     }

@@ -102,7 +102,11 @@ pub struct Shard {
 impl Shard {
     /// Opens a shard, by an index or by a scan.
     pub fn open(path: &Path, sidecar: Sidecar, pulse: Pulse<'_>) -> Result<Shard> {
-        let file = Plain::open(path)?;
+        Shard::from_file(Plain::open(path)?, sidecar, pulse)
+    }
+
+    /// The same with a file that is open.
+    pub(crate) fn from_file(file: Plain, sidecar: Sidecar, pulse: Pulse<'_>) -> Result<Shard> {
         let compression = file.compression()?;
         let offsets = match sidecar {
             Sidecar::Use(index) => fit(&file, compression, &index).map(|()| index.offsets)?,
@@ -145,11 +149,7 @@ impl Shard {
 
     /// Checks that a record exists.
     pub fn check(&self, record: usize) -> Result<()> {
-        if record < self.len() {
-            return Ok(());
-        }
-        let message = format!("expected a record number below {}, got {record}", self.len());
-        Err(Error::new(Kind::OutOfRange, message).in_file(self.file().path()))
+        self.file().check(record, self.len())
     }
 
     /// Adds the file, and the offset of the record that the error names.

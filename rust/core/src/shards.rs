@@ -1,12 +1,14 @@
 //! Many shards as one sequence of records; each is opened when it is first needed, on whatever thread.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
+use crate::array_record::Buffer;
 use crate::error::{Error, Kind, Result};
 use crate::file::Pulse;
 use crate::index::Index;
-use crate::shard::{Shard, Sidecar};
+use crate::opened::Opened;
+use crate::shard::Sidecar;
 
 /// A shard that is known from outside: its file, how many records it has, and where its index may be.
 #[derive(Clone, Debug)]
@@ -23,7 +25,7 @@ pub struct Source {
 #[derive(Debug)]
 pub struct Shards {
     sources: Vec<Source>,
-    opened: Vec<OnceLock<Arc<Shard>>>,
+    opened: Vec<OnceLock<Opened>>,
     /// The number of each shard's first record, and of none behind the last.
     starts: Vec<u64>,
 }
@@ -47,7 +49,7 @@ impl Shards {
     }
 
     /// A single one that is open already.
-    pub fn of(shard: Arc<Shard>) -> Shards {
+    pub fn of(shard: Opened) -> Shards {
         let records = shard.len() as u64;
         let source = Source { path: shard.file().path().to_path_buf(), records, sidecar: None };
         Shards { sources: vec![source], opened: vec![OnceLock::from(shard)], starts: vec![0, records] }
@@ -80,7 +82,7 @@ impl Shards {
 
     /// A shard, opened if it is not yet. Two threads that need it at once may both open it; one of the two is kept. So
     /// nobody waits for a thread that a fork left behind.
-    pub fn shard(&self, number: usize, pulse: Pulse<'_>) -> Result<&Arc<Shard>> {
+    pub fn shard(&self, number: usize, pulse: Pulse<'_>) -> Result<&Opened> {
         if let Some(shard) = self.opened[number].get() {
             return Ok(shard);
         }
@@ -89,17 +91,17 @@ impl Shards {
             Some(Ok(index)) => Sidecar::Try(index),
             Some(Err(_)) | None => Sidecar::Ignore,
         };
-        let shard = Shard::open(&source.path, sidecar, pulse)?;
+        let shard = Opened::open(&source.path, sidecar, pulse)?;
         if shard.len() as u64 != source.records {
             let message = format!("expected a shard of {} records, got {}", source.records, shard.len());
             let advice = "It was changed after its dataset was made: build it again, or open the file by itself.";
             return Err(Error::corrupt(message).advise(advice).in_file(&source.path));
         }
-        Ok(self.opened[number].get_or_init(|| Arc::new(shard)))
+        Ok(self.opened[number].get_or_init(|| shard))
     }
 
     /// One record's data, checked.
-    pub fn read<'b>(&'b self, number: u64, buffer: &'b mut Vec<u8>) -> Result<&'b [u8]> {
+    pub fn read<'b>(&'b self, number: u64, buffer: &'b mut Buffer) -> Result<&'b [u8]> {
         let (shard, record) = self.locate(number)?;
         self.shard(shard, &mut |_| Ok(()))?.read(record, buffer)
     }
@@ -107,7 +109,7 @@ impl Shards {
     /// Whether reading a record needs no system call.
     pub fn is_in_memory(&self, number: u64) -> bool {
         let shard = self.locate(number).ok().and_then(|(shard, _)| self.opened[shard].get());
-        shard.is_some_and(|shard| shard.is_in_memory())
+        shard.is_some_and(Opened::is_in_memory)
     }
 
     /// Adds the file, the number within it and the offset to the error of one record.
@@ -151,10 +153,10 @@ mod tests {
         let shards = Shards::new(written(folder.path(), &[3, 0, 5, 1, 0])).unwrap();
         assert_eq!(shards.len(), 9);
         for number in [8, 0, 3, 2, 7] {
-            assert_eq!(shards.read(number, &mut Vec::new()).unwrap(), format!("record {number}").as_bytes());
+            assert_eq!(shards.read(number, &mut Buffer::default()).unwrap(), format!("record {number}").as_bytes());
         }
         assert_eq!((shards.locate(3).unwrap(), shards.locate(8).unwrap()), ((2, 0), (3, 0)));
-        assert_eq!(shards.read(9, &mut Vec::new()).unwrap_err().kind(), Kind::OutOfRange);
+        assert_eq!(shards.read(9, &mut Buffer::default()).unwrap_err().kind(), Kind::OutOfRange);
     }
 
     #[test]
@@ -163,8 +165,8 @@ mod tests {
         let mut sources = written(folder.path(), &[3, 4]);
         sources[1].records = 5;
         let shards = Shards::new(sources).unwrap();
-        assert!(shards.read(0, &mut Vec::new()).is_ok());
-        let error = shards.read(3, &mut Vec::new()).unwrap_err().to_string();
+        assert!(shards.read(0, &mut Buffer::default()).is_ok());
+        let error = shards.read(3, &mut Buffer::default()).unwrap_err().to_string();
         assert!(error.starts_with("expected a shard of 5 records, got 4 - at ") && error.contains("1.tfrecord"));
         let endless = Source { path: "a".into(), records: u64::MAX, sidecar: None };
         assert!(Shards::new(vec![endless.clone(), endless]).is_err());
@@ -175,7 +177,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let shards = Shards::new(written(folder.path(), &[2; 3000])).unwrap();
         for number in (0..6000).chain((0..6000).rev()) {
-            assert_eq!(shards.read(number, &mut Vec::new()).unwrap(), format!("record {number}").as_bytes());
+            assert_eq!(shards.read(number, &mut Buffer::default()).unwrap(), format!("record {number}").as_bytes());
         }
         let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
         assert!(open < 600, "{open} files are open");

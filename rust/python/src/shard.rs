@@ -4,13 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::PyArray1;
+use penstock_core::array_record;
 use penstock_core::error::{Error, Kind};
 use penstock_core::feed::Options;
 use penstock_core::file::Plain;
+use penstock_core::frames::{FOOTER, HEADER};
 use penstock_core::index;
+use penstock_core::opened::Opened;
 use penstock_core::order::Order;
 use penstock_core::publish::publish;
-use penstock_core::shard::{self, Sidecar};
+use penstock_core::shard::Sidecar;
 use penstock_core::shards;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -80,17 +83,17 @@ pub fn offsets_from_dali<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py
     Ok(PyArray1::from_vec(py, offsets))
 }
 
-/// A TFRecord file whose records can be read in any order.
+/// A file whose records can be read in any order.
 #[pyclass(frozen, module = "penstock._core")]
 pub struct Shard {
-    shard: Arc<shard::Shard>,
+    shard: Opened,
     /// The same as a sequence of one shard, which knows how to decode.
     shards: Shards,
 }
 
 #[pymethods]
 impl Shard {
-    /// Opens a file; by the sidecar if there is one that fits, and with `strict` only by that.
+    /// Opens a file of either format; by the sidecar if there is one that fits, and with `strict` only by that.
     #[new]
     #[pyo3(signature = (path, sidecar = None, strict = false, progress = None))]
     fn new(
@@ -107,9 +110,8 @@ impl Shard {
                 Some(Err(error)) if strict => return Err(error),
                 Some(Err(_)) | None => Sidecar::Ignore,
             };
-            shard::Shard::open(&path, sidecar, pulse)
+            Opened::open(&path, sidecar, pulse)
         })?;
-        let shard = Arc::new(shard);
         let shards = Shards(Arc::new(shards::Shards::of(shard.clone())));
         Ok(Shard { shard, shards })
     }
@@ -118,9 +120,22 @@ impl Shard {
         self.shard.len()
     }
 
+    /// What the file is, and how it was written: "tfrecord" and its compression, or "array_record" and its options.
     #[getter]
-    fn compression(&self) -> &'static str {
-        self.shard.compression().name()
+    fn format(&self) -> (&'static str, &str) {
+        match &self.shard {
+            Opened::TfRecord(shard) => ("tfrecord", shard.compression().name()),
+            Opened::ArrayRecord(shard) => ("array_record", shard.writer_options()),
+        }
+    }
+
+    /// How many records a chunk has, in a file that has chunks.
+    #[getter]
+    fn group_size(&self) -> Option<usize> {
+        match &self.shard {
+            Opened::TfRecord(_) => None,
+            Opened::ArrayRecord(shard) => Some(shard.group_size()),
+        }
     }
 
     /// The file's size in bytes.
@@ -143,7 +158,10 @@ impl Shard {
     /// Some records, in the order they are asked for.
     fn read_many(&self, py: Python<'_>, records: Vec<isize>) -> PyResult<Records> {
         let records = records.into_iter().map(|record| self.number(py, record)).collect::<PyResult<Vec<_>>>()?;
-        let frames = released(py, || self.shard.read_many(&records))?;
+        let frames = released(py, || match &self.shard {
+            Opened::TfRecord(shard) => shard.read_many(&records),
+            Opened::ArrayRecord(shard) => shard.read_many(&records),
+        })?;
         Ok(Records::from_chunks(vec![frames]))
     }
 
@@ -186,7 +204,14 @@ impl Shard {
     /// The index of this shard, for which the whole file is read once.
     #[pyo3(signature = (progress = None))]
     fn index(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Index> {
-        interruptible(py, progress, |pulse| self.shard.index(pulse)).map(Index)
+        interruptible(py, progress, |pulse| match &self.shard {
+            Opened::TfRecord(shard) => shard.index(pulse),
+            Opened::ArrayRecord(_) => {
+                let error = Error::usage("expected a TFRecord file, got an ArrayRecord file, which needs no index");
+                Err(error.in_file(self.shard.file().path()))
+            }
+        })
+        .map(Index)
     }
 }
 
@@ -219,11 +244,14 @@ pub fn salvage(
     let out = out.map(Bound::get);
     let report = interruptible(py, progress, |pulse| {
         let file = Plain::open(&path)?;
-        let mut keep = |_: u64, frame: &[u8]| match out {
-            Some(writer) => writer.write_frame(frame),
-            None => Ok(()),
-        };
-        penstock_core::salvage::salvage(&file, &mut keep, pulse)
+        let mut keep = |_: u64, record: &[u8]| out.map_or(Ok(()), |writer| writer.write_record(record));
+        match array_record::is_one(&file)? {
+            true => array_record::salvage(&file, &mut keep, pulse),
+            false => {
+                let mut keep = |offset, frame: &[u8]| keep(offset, &frame[HEADER..frame.len() - FOOTER]);
+                penstock_core::salvage::salvage(&file, &mut keep, pulse)
+            }
+        }
     })?;
     let gaps = report.gaps.into_iter().map(|gap| (gap.offset, gap.bytes, gap.record, gap.reason)).collect();
     Ok((report.records, report.record_bytes, gaps))

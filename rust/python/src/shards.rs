@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::PyReadonlyArray1;
+use penstock_core::array_record::Buffer;
 use penstock_core::batches::{Decoder, Rows};
 use penstock_core::feed::{self, Options};
 use penstock_core::shards::{self, Source};
@@ -20,7 +21,7 @@ use crate::plan::{Failure, Plan};
 
 thread_local! {
     /// What a thread reads single records into: it grows to the largest one, and no further.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static BUFFER: RefCell<Buffer> = RefCell::default();
 }
 
 /// The shards of a split, or of several. Each is opened when it is first needed.

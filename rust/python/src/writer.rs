@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use penstock_core::array_record;
 use penstock_core::encode::Batch;
-use penstock_core::frames::{FOOTER, HEADER};
+use penstock_core::frames::Frames;
 use penstock_core::inflate::Compression;
 use penstock_core::writer;
 use pyo3::prelude::*;
@@ -15,12 +16,43 @@ use crate::plan::{Columns, Plan};
 use crate::records::Records;
 use crate::shard::{closed, Index};
 
-/// A TFRecord file being written.
+/// A file being written, of either format.
 #[pyclass(frozen, module = "penstock._core")]
-pub struct Writer(Mutex<Option<writer::Writer>>);
+pub struct Writer(Mutex<Option<Begun>>);
+
+enum Begun {
+    TfRecord(writer::Writer),
+    ArrayRecord(array_record::Writer),
+}
+
+impl Begun {
+    fn len(&self) -> usize {
+        match self {
+            Begun::TfRecord(writer) => writer.len(),
+            Begun::ArrayRecord(writer) => writer.len(),
+        }
+    }
+
+    fn write(&mut self, record: &[u8]) -> penstock_core::Result<()> {
+        match self {
+            Begun::TfRecord(writer) => writer.write(record),
+            Begun::ArrayRecord(writer) => writer.write(record),
+        }
+    }
+
+    fn write_frames(&mut self, frames: &Frames) -> penstock_core::Result<()> {
+        match self {
+            Begun::TfRecord(writer) => writer.write_frames(frames),
+            Begun::ArrayRecord(writer) => writer.write_frames(frames),
+        }
+    }
+}
+
+/// What a finished file holds: records, bytes, its CRC-32C, and the index of a TFRecord file.
+type Finished = (usize, u64, u32, Option<Index>);
 
 impl Writer {
-    fn with<T>(&self, work: impl FnOnce(&mut writer::Writer) -> penstock_core::Result<T>) -> penstock_core::Result<T> {
+    fn with<T>(&self, work: impl FnOnce(&mut Begun) -> penstock_core::Result<T>) -> penstock_core::Result<T> {
         match self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             Some(writer) => work(writer),
             None => Err(closed()),
@@ -37,9 +69,9 @@ impl Writer {
         })
     }
 
-    /// Appends a record that is framed already.
-    pub fn write_frame(&self, frame: &[u8]) -> penstock_core::Result<()> {
-        self.with(|writer| writer.write(&frame[HEADER..frame.len() - FOOTER]))
+    /// Appends one record.
+    pub fn write_record(&self, record: &[u8]) -> penstock_core::Result<()> {
+        self.with(|writer| writer.write(record))
     }
 }
 
@@ -48,16 +80,32 @@ impl Writer {
     #[new]
     fn new(py: Python<'_>, path: PathBuf, compression: &str, level: u32) -> PyResult<Writer> {
         let writer = Compression::parse(compression).and_then(|kind| writer::Writer::create(&path, kind, level));
-        Ok(Writer(Mutex::new(Some(writer.map_err(|error| raise(py, &error))?))))
+        Ok(Writer(Mutex::new(Some(Begun::TfRecord(writer.map_err(|error| raise(py, &error))?)))))
+    }
+
+    /// Begins an ArrayRecord file.
+    #[staticmethod]
+    fn array_record(
+        py: Python<'_>,
+        path: PathBuf,
+        group_size: usize,
+        compression: &str,
+        level: Option<i32>,
+        threads: usize,
+    ) -> PyResult<Writer> {
+        let writer = array_record::Compression::parse(compression, level).and_then(|compression| {
+            array_record::Writer::create(&path, array_record::Options { group_size, compression, threads })
+        });
+        Ok(Writer(Mutex::new(Some(Begun::ArrayRecord(writer.map_err(|error| raise(py, &error))?)))))
     }
 
     fn __len__(&self) -> PyResult<usize> {
-        Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, writer::Writer::len))
+        Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, Begun::len))
     }
 
     /// Appends one record.
     fn write(&self, py: Python<'_>, record: &Bound<'_, PyBytes>) -> PyResult<()> {
-        self.with(|writer| writer.write(record.as_bytes())).map_err(|error| raise(py, &error))
+        self.write_record(record.as_bytes()).map_err(|error| raise(py, &error))
     }
 
     /// Appends records.
@@ -97,11 +145,21 @@ impl Writer {
         })
     }
 
-    /// Publishes the file, and returns its index.
-    fn finish(&self, py: Python<'_>, sync: bool) -> PyResult<Index> {
-        let index = released(py, || self.with(|writer| writer.finish(sync)))?;
+    /// Publishes the file.
+    fn finish(&self, py: Python<'_>, sync: bool) -> PyResult<Finished> {
+        let finish = |writer: &mut Begun| match writer {
+            Begun::TfRecord(writer) => {
+                let index = writer.finish(sync)?;
+                Ok((index.len(), index.shard_size, index.shard_crc32c, Some(Index(index))))
+            }
+            Begun::ArrayRecord(writer) => {
+                let array_record::Summary { records, size, crc32c } = writer.finish(sync)?;
+                Ok((records, size, crc32c, None))
+            }
+        };
+        let finished = released(py, || self.with(finish))?;
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(Index(index))
+        Ok(finished)
     }
 
     /// Removes what was written.

@@ -1,23 +1,28 @@
-"""TFRecord files: written whole or not at all, read in any order, checked always."""
+"""TFRecord files."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
-from .._core import Feed, Index, Records, Shard, Writer, salvage
+from .._core import Index, Shard, Writer
 from ..errors import SchemaError
-from .codec import Codec, default_threads, first_row
+from .codec import default_threads
 from .index import sidecar_path
-
-PathLike = str | os.PathLike[str]
-Progress = Callable[[int], object] | None
+from .shard import (
+    Gap,
+    PathLike,
+    Progress,
+    Report,
+    ShardReader,
+    ShardWriter,
+    Summary,
+    salvage_into,
+    verify,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,17 +51,7 @@ class TFRecord:
                 raise SchemaError(f"expected {name} to be 1 or more, got {value!r}")
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What a written shard holds."""
-
-    path: str
-    records: int
-    bytes: int
-    crc32c: int
-
-
-class TFRecordWriter:
+class TFRecordWriter(ShardWriter):
     """Writes a TFRecord file. It is seen under its name only once it is closed; an error leaves nothing behind.
 
     with TFRecordWriter("train.tfrecord") as writer:
@@ -76,84 +71,20 @@ class TFRecordWriter:
         sync: bool = False,
         threads: int | None = None,
     ) -> None:
-        self.path = Path(path)
         self.format = format or TFRecord()
-        self.summary: Summary | None = None
         self._index = index
-        self._sync = sync
-        self._threads = threads or default_threads()
-        self._writer = Writer(self.path, self.format.compression or "none", self.format.level)
+        writer = Writer(path, self.format.compression or "none", self.format.level)
+        super().__init__(path, writer, sync=sync, threads=threads or default_threads())
 
-    def __len__(self) -> int:
-        return self.summary.records if self.summary else len(self._writer)
-
-    def write(self, record: bytes) -> None:
-        """Append one record."""
-        self._writer.write(record)
-
-    def write_records(self, records: Records | Iterable[bytes]) -> None:
-        """Append records."""
-        self._writer.write_records(records if isinstance(records, Records) else Records(records))
-
-    def write_columns(self, codec: Codec, columns: Mapping[str, Any]) -> None:
-        """Append a batch of columns; other threads encode while this one writes."""
-        parts, rows = codec._parts(columns)
-        self._writer.write_columns(codec._plan, parts, rows, self._threads)
-
-    def write_examples(self, codec: Codec, examples: Iterable[Mapping[str, Any]]) -> None:
-        """Append examples."""
-        rows, coerce = codec._rows(examples)
-        self._writer.write_examples(codec._plan, rows, coerce, self._threads)
-
-    def close(self) -> None:
-        """Publish the file."""
-        if self.summary is None:
-            index = self._writer.finish(self._sync)
-            self.summary = Summary(str(self.path), len(index), index.shard_size, index.shard_crc32c)
-            sidecar = sidecar_path(self.path)
-            if self._index:
-                index.write(sidecar)
-            else:
-                sidecar.unlink(missing_ok=True)
-
-    def __enter__(self) -> TFRecordWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
+    def _published(self, index: Index | None) -> None:
+        sidecar = sidecar_path(self.path)
+        if index is not None and self._index:
+            index.write(sidecar)
         else:
-            self._writer.abandon()
+            sidecar.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
-class Gap:
-    """Bytes of a file that hold no whole record: where, how many, how many records were whole before, and why."""
-
-    offset: int
-    bytes: int
-    record: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a look at every byte of a file found."""
-
-    path: str
-    records: int
-    record_bytes: int
-    gaps: tuple[Gap, ...]
-
-    @property
-    def whole(self) -> bool:
-        """Whether nothing is damaged."""
-        return not self.gaps
-
-
-class TFRecordReader:
+class TFRecordReader(ShardReader):
     """A TFRecord file as a sequence of records: `reader[5]`, `reader[-1]`, `reader[10:20]`, `reader[[5, 900]]`.
 
     Compression is found out by itself. Every read checks its CRCs. Records are found through the index beside the
@@ -162,109 +93,39 @@ class TFRecordReader:
     """
 
     def __init__(self, path: PathLike, *, index: PathLike | bool = True, progress: Progress = None) -> None:
-        self.path = Path(path)
         if isinstance(index, bool):
-            sidecar = sidecar_path(self.path) if index else None
-            sidecar = sidecar if sidecar and sidecar.exists() else None
-            self._shard = Shard(self.path, sidecar, False, progress)
+            sidecar = sidecar_path(path) if index else None
+            shard = Shard(path, sidecar if sidecar and sidecar.exists() else None, False, progress)
         else:
-            self._shard = Shard(self.path, index, True, progress)
+            shard = Shard(path, index, True, progress)
+        super().__init__(path, shard, "tfrecord")
         self._given = index
-
-    def __repr__(self) -> str:
-        return f"TFRecordReader({str(self.path)!r}: {len(self)} records, {self._shard.size} bytes)"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_reopen, (self.path, self._given))
 
-    def __len__(self) -> int:
-        return len(self._shard)
-
     @property
     def compression(self) -> str | None:
         """None, "gzip" or "zlib"."""
-        return None if self._shard.compression == "none" else self._shard.compression
+        _, compression = self._shard.format
+        return None if compression == "none" else compression
 
     @property
     def offsets(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
         """Where each frame begins in the uncompressed file, and where the last one ends."""
         return self._shard.offsets
 
-    @overload
-    def __getitem__(self, index: int) -> bytes: ...
-    @overload
-    def __getitem__(self, index: slice | Sequence[int]) -> Records: ...
-    def __getitem__(self, index: int | slice | Sequence[int]) -> bytes | Records:
-        if isinstance(index, (slice, Sequence, np.ndarray)):
-            return self._shard.read_many(self._numbers(index))
-        return self._shard.read(index)
-
-    def __iter__(self) -> Iterator[bytes]:
-        step = 1024
-        for first in range(0, len(self), step):
-            yield from self[first : first + step]
-
-    def example(self, codec: Codec, index: int) -> dict[str, Any]:
-        """One record, decoded."""
-        if codec._direct_example:
-            return codec._example(self._shard.example(codec._plan, index))
-        return first_row(self.examples(codec, [index]))
-
-    def examples(self, codec: Codec, indices: slice | Sequence[int]) -> dict[str, Any]:
-        """Some records, decoded as a batch."""
-        return codec._batch(self._shard.examples(codec._plan, self._numbers(indices)))
-
-    def batches(
-        self,
-        codec: Codec,
-        size: int,
-        *,
-        start: int = 0,
-        stop: int | None = None,
-        drop_remainder: bool = False,
-        threads: int | None = None,
-    ) -> Iterator[dict[str, Any]]:
-        """The records in order, decoded in batches of `size`, ahead of the caller on `threads` threads."""
-        first, last, _ = slice(start, stop).indices(len(self))
-        span = (first, max(first, last))
-        return _batches(codec, self._shard.feed(codec._plan, span, size, drop_remainder, threads or default_threads()))
-
-    def verify(self, *, progress: Progress = None) -> Report:
-        """Look at every byte of the file."""
-        return verify(self.path, progress=progress)
-
-    def _numbers(self, indices: slice | Sequence[int]) -> list[int]:
-        return list(range(*indices.indices(len(self))) if isinstance(indices, slice) else indices)
-
 
 def _reopen(path: Path, index: PathLike | bool) -> TFRecordReader:
     return TFRecordReader(path, index=index)
 
 
-def _batches(codec: Codec, feed: Feed) -> Iterator[dict[str, Any]]:
-    try:
-        for raw in feed:
-            yield codec._batch(raw)
-    finally:
-        feed.close()
-
-
-def verify(path: PathLike, *, progress: Progress = None) -> Report:
-    """Look at every byte of a TFRecord file, and report what is not a whole record."""
-    return _report(path, salvage(path, None, progress))
-
-
 def salvage_records(
     path: PathLike, out: PathLike, format: TFRecord | None = None, *, progress: Progress = None
 ) -> Report:
-    """Copy the whole records of a damaged TFRecord file into a new one, and report what was skipped."""
+    """Copy the whole records of a damaged file into a new TFRecord file, and report what was skipped."""
     with TFRecordWriter(out, format) as writer:
-        return _report(path, salvage(path, writer._writer, progress))
-
-
-def _report(path: PathLike, found: tuple[int, int, list[tuple[int, int, int, str]]]) -> Report:
-    records, record_bytes, gaps = found
-    return Report(str(path), records, record_bytes, tuple(Gap(*gap) for gap in gaps))
+        return salvage_into(writer, path, progress=progress)
 
 
 __all__ = [

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import RecordIndexError, SchemaError
+from ..records import Records
 from ..records.codec import Codec
 from ..records.peek import SAMPLE, first_records, infer_schema
-from ..records.tfrecord import Records, TFRecordReader  # type: ignore[attr-defined]
+from ..records.tfrecord import TFRecordReader
 from ..schema import Schema
 from ..splitting import Splits
 from .files import PathLike, files_named, short_names, stamp_of

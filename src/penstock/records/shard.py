@@ -1,0 +1,195 @@
+"""Files of records, whatever their format: written whole or not at all, read in any order, checked always."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar, overload
+
+import numpy as np
+
+from .._core import Feed, Index, Records, Shard, Writer, salvage
+from ..errors import SchemaError
+from .codec import Codec, default_threads, first_row
+
+PathLike = str | os.PathLike[str]
+Progress = Callable[[int], object] | None
+
+Writing = TypeVar("Writing", bound="ShardWriter")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a written shard holds."""
+
+    path: str
+    records: int
+    bytes: int
+    crc32c: int
+
+
+class ShardWriter:
+    """Writes a file of records. It is seen under its name only once it is closed; an error leaves nothing behind."""
+
+    def __init__(self, path: PathLike, writer: Writer, *, sync: bool, threads: int) -> None:
+        self.path = Path(path)
+        self.summary: Summary | None = None
+        self._writer = writer
+        self._sync = sync
+        self._threads = threads
+
+    def __len__(self) -> int:
+        return self.summary.records if self.summary else len(self._writer)
+
+    def write(self, record: bytes) -> None:
+        """Append one record."""
+        self._writer.write(record)
+
+    def write_records(self, records: Records | Iterable[bytes]) -> None:
+        """Append records."""
+        self._writer.write_records(records if isinstance(records, Records) else Records(records))
+
+    def write_columns(self, codec: Codec, columns: Mapping[str, Any]) -> None:
+        """Append a batch of columns; other threads encode while this one writes."""
+        parts, rows = codec._parts(columns)
+        self._writer.write_columns(codec._plan, parts, rows, self._threads)
+
+    def write_examples(self, codec: Codec, examples: Iterable[Mapping[str, Any]]) -> None:
+        """Append examples."""
+        rows, coerce = codec._rows(examples)
+        self._writer.write_examples(codec._plan, rows, coerce, self._threads)
+
+    def close(self) -> None:
+        """Publish the file."""
+        if self.summary is None:
+            records, size, crc32c, index = self._writer.finish(self._sync)
+            self.summary = Summary(str(self.path), records, size, crc32c)
+            self._published(index)
+
+    def _published(self, index: Index | None) -> None:
+        """What is left to do once the file is there."""
+
+    def __enter__(self: Writing) -> Writing:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._writer.abandon()
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Bytes of a file that hold no whole record: where, how many, how many records were whole before, and why."""
+
+    offset: int
+    bytes: int
+    record: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a look at every byte of a file found."""
+
+    path: str
+    records: int
+    record_bytes: int
+    gaps: tuple[Gap, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is damaged."""
+        return not self.gaps
+
+
+class ShardReader:
+    """A file as a sequence of records: `reader[5]`, `reader[-1]`, `reader[10:20]`, `reader[[5, 900]]`."""
+
+    def __init__(self, path: PathLike, shard: Shard, format: str) -> None:
+        self.path = Path(path)
+        self._shard = shard
+        if shard.format[0] != format:
+            found = {"tfrecord": "a TFRecord", "array_record": "an ArrayRecord"}
+            raise SchemaError(f"expected {found[format]} file, got {found[shard.format[0]]} file", str(path))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r}: {len(self)} records, {self._shard.size} bytes)"
+
+    def __len__(self) -> int:
+        return len(self._shard)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice | Sequence[int]) -> Records: ...
+    def __getitem__(self, index: int | slice | Sequence[int]) -> bytes | Records:
+        if isinstance(index, (slice, Sequence, np.ndarray)):
+            return self._shard.read_many(self._numbers(index))
+        return self._shard.read(index)
+
+    def __iter__(self) -> Iterator[bytes]:
+        step = 1024
+        for first in range(0, len(self), step):
+            yield from self[first : first + step]
+
+    def example(self, codec: Codec, index: int) -> dict[str, Any]:
+        """One record, decoded."""
+        if codec._direct_example:
+            return codec._example(self._shard.example(codec._plan, index))
+        return first_row(self.examples(codec, [index]))
+
+    def examples(self, codec: Codec, indices: slice | Sequence[int]) -> dict[str, Any]:
+        """Some records, decoded as a batch."""
+        return codec._batch(self._shard.examples(codec._plan, self._numbers(indices)))
+
+    def batches(
+        self,
+        codec: Codec,
+        size: int,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        drop_remainder: bool = False,
+        threads: int | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """The records in order, decoded in batches of `size`, ahead of the caller on `threads` threads."""
+        first, last, _ = slice(start, stop).indices(len(self))
+        span = (first, max(first, last))
+        return _batches(codec, self._shard.feed(codec._plan, span, size, drop_remainder, threads or default_threads()))
+
+    def verify(self, *, progress: Progress = None) -> Report:
+        """Look at every byte of the file."""
+        return verify(self.path, progress=progress)
+
+    def _numbers(self, indices: slice | Sequence[int]) -> list[int]:
+        return list(range(*indices.indices(len(self))) if isinstance(indices, slice) else indices)
+
+
+def _batches(codec: Codec, feed: Feed) -> Iterator[dict[str, Any]]:
+    try:
+        for raw in feed:
+            yield codec._batch(raw)
+    finally:
+        feed.close()
+
+
+def verify(path: PathLike, *, progress: Progress = None) -> Report:
+    """Look at every byte of a file, and report what is not a whole record."""
+    return _report(path, salvage(path, None, progress))
+
+
+def salvage_into(writer: ShardWriter, path: PathLike, *, progress: Progress = None) -> Report:
+    """Append the whole records of a damaged file, and report what was skipped."""
+    return _report(path, salvage(path, writer._writer, progress))
+
+
+def _report(path: PathLike, found: tuple[int, int, list[tuple[int, int, int, str]]]) -> Report:
+    records, record_bytes, gaps = found
+    return Report(str(path), records, record_bytes, tuple(Gap(*gap) for gap in gaps))
