@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from benchmarks.contenders import tensorflow
+from benchmarks.contenders.loading import epoch_job
+from benchmarks.data import BATCH, GENERATED, Columns
 from benchmarks.rows import Job, Setting
 from benchmarks.sources import SOURCES
 
@@ -87,3 +89,26 @@ def copy_files(setting: Setting) -> Job:
         return len(files)
 
     return Job(run, after=lambda: shutil.rmtree(path))
+
+
+def memory_map(*, shuffle: bool = False) -> Callable[[Setting], Job]:
+    """An epoch of W1 from NumPy files that are mapped into memory: a copy of each batch, and nothing else."""
+
+    def build(setting: Setting) -> Job:
+        folder = setting.data.path(GENERATED["w1"])
+        columns = {name: np.asarray(np.load(folder / f"{name}.npy", "r")) for name in ("cat", "dense", "label")}
+        count, step = setting.data.size.w1, BATCH["w1"]
+        random = np.random.default_rng(7)
+
+        def epoch() -> Iterator[Columns]:
+            order = random.permutation(count) if shuffle else None
+            for start in range(0, count, step):
+                if order is None:
+                    yield {name: column[start : start + step].copy() for name, column in columns.items()}
+                else:
+                    rows = order[start : start + step]
+                    yield {name: column[rows] for name, column in columns.items()}
+
+        return epoch_job(setting, "w1", epoch)
+
+    return build

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders.building import READ_BACK, SHARD_BYTES, build_job, in_processes
+from benchmarks.contenders.loading import SLOW, epoch_job, numpy_columns
+from benchmarks.data import BATCH, GENERATED, Artifact, Data
 from benchmarks.rows import Job, Setting
-from benchmarks.sources import CSV_FLOATS, CSV_INTEGERS, CSV_TEXTS, RADAR, RADAR_SHAPE, Example
+from benchmarks.sources import CSV_FLOATS, CSV_INTEGERS, CSV_TEXTS, RADAR, RADAR_SHAPE, SOURCES, Example
 
 TENSOR = f"ndarray:float32:{','.join(map(str, RADAR_SHAPE))}"
 COLUMNS = {
@@ -54,3 +56,28 @@ def build(workload: str, *, share: float = 1, processes: int = 2) -> Callable[[S
         return build_job(setting, workload, merged, _read, share)
 
     return job
+
+
+def _make_w1(data: Data, path: Path) -> None:
+    source = SOURCES["w1"]
+    _write("w1", source.examples(source.part(data, SLOW)), path)
+
+
+W1 = Artifact("w1-part.mds", _make_w1, (GENERATED["w1"],))
+
+
+def load(*, shuffle: bool = False) -> Callable[[Setting], Job]:
+    """An epoch of a part of W1, through torch's DataLoader with two workers that live on."""
+
+    def build(setting: Setting) -> Job:
+        from streaming import StreamingDataset
+        from torch.utils.data import DataLoader
+
+        size = BATCH["w1"]
+        dataset = StreamingDataset(
+            local=str(setting.data.path(W1)), batch_size=size, shuffle=shuffle, num_canonical_nodes=1
+        )
+        loader: Any = DataLoader(dataset, batch_size=size, num_workers=setting.threads, persistent_workers=True)
+        return epoch_job(setting, "w1", lambda: loader, numpy_columns, SLOW)
+
+    return build

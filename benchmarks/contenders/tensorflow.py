@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.contenders.building import READ_BACK, build_job, in_processes
+from benchmarks.contenders.loading import PIXELS, epoch_job, numpy_columns
 from benchmarks.data import BATCH, GENERATED, Array, Artifact, Columns, Data, check, examples
 from benchmarks.rows import Job, Setting
 from benchmarks.sources import RADAR_SHAPE, Example
@@ -149,7 +150,7 @@ def check_size(data: Data, workload: str, path: Path) -> None:
         raise ValueError(f"{path.name}: expected {expected} bytes, got {got}")
 
 
-def dataset(setting: Setting, workload: str) -> Any:
+def dataset(setting: Setting, workload: str, *, shuffle: int = 0) -> Any:
     """The pipeline that TensorFlow's guide to performance leads to: batch, parse the batch, prefetch."""
     tf = start(setting.threads)
     features = {
@@ -163,8 +164,9 @@ def dataset(setting: Setting, workload: str) -> Any:
     }[workload]
     options = tf.data.Options()
     options.threading.private_threadpool_size = setting.threads
+    records = tf.data.TFRecordDataset(str(setting.data.path(SHARD[workload])))
     return (
-        tf.data.TFRecordDataset(str(setting.data.path(SHARD[workload])))
+        (records.shuffle(shuffle) if shuffle else records)
         .batch(BATCH[workload])
         .map(lambda records: tf.io.parse_example(records, features), num_parallel_calls=tf.data.AUTOTUNE)
         .prefetch(tf.data.AUTOTUNE)
@@ -279,3 +281,44 @@ def build(workload: str, *, share: float = 1, processes: int = 2) -> Callable[[S
         return build_job(setting, workload, write, lambda path: _read_parts(workload, path), share)
 
     return job
+
+
+def load_shuffled(setting: Setting) -> Job:
+    """W1 through a buffer of 10,000 records: tf.data knows no permutation of the whole."""
+    return _repeated(setting, "w1", dataset(setting, "w1", shuffle=10_000), BATCH["w1"])
+
+
+def load_images(setting: Setting) -> Job:
+    """W4: each record parsed, decoded and resized in parallel, then batched."""
+    tf = start(setting.threads)
+    features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+
+    def decode_image(record: Any) -> dict[str, Any]:
+        example = tf.io.parse_single_example(record, features)
+        pixels = tf.image.resize(tf.io.decode_jpeg(example["image"], channels=3), PIXELS)
+        return {"image": tf.cast(pixels, tf.uint8), "label": example["label"]}
+
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = setting.threads
+    batches = (
+        tf.data.TFRecordDataset(str(setting.data.path(SHARD["w3"])))
+        .map(decode_image, num_parallel_calls=tf.data.AUTOTUNE)
+        .batch(BATCH["w3"])
+        .prefetch(tf.data.AUTOTUNE)
+        .with_options(options)
+    )
+    return _repeated(setting, "w4", batches, BATCH["w3"])
+
+
+def _repeated(setting: Setting, workload: str, batches: Any, size: int) -> Job:
+    """One iterator for all epochs, as in `decode`."""
+    count = int(getattr(setting.data.size, "w1" if workload == "w1" else "w3"))
+    endless = iter(batches.repeat())
+    proof = epoch_job(setting, workload, lambda: batches, numpy_columns)
+
+    def run() -> int:
+        for _ in range(math.ceil(count / size)):
+            next(endless)
+        return count
+
+    return Job(run, proof.check)

@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.contenders.building import READ_BACK, SHARD_BYTES, build_job, in_processes
+from benchmarks.contenders.loading import SLOW, epoch_job
+from benchmarks.data import BATCH, GENERATED, Artifact, Data
 from benchmarks.rows import Job, Setting
-from benchmarks.sources import Example
+from benchmarks.sources import SOURCES, Example
 
 
 def _sample(workload: str, example: Example) -> dict[str, Any]:
@@ -55,3 +59,42 @@ def build(workload: str, *, share: float = 1, processes: int = 2) -> Callable[[S
         return build_job(setting, workload, write, lambda path: _read(workload, path), share)
 
     return job
+
+
+def _make_w1(data: Data, path: Path) -> None:
+    source = SOURCES["w1"]
+    _write("w1", source.examples(source.part(data, SLOW)), path)
+
+
+def _make_w3(data: Data, path: Path) -> None:
+    source = SOURCES["images"]
+    _write("images", source.examples(source.items(data)), path)
+
+
+W1 = Artifact("w1-part.webdataset", _make_w1, (GENERATED["w1"],))
+W3 = Artifact("w3.webdataset", _make_w3, (GENERATED["w3"],))
+
+
+def _columns(samples: list[Example]) -> Example:
+    """Arrays where they are of one shape, lists of the rest."""
+    names = [name for name in samples[0] if not name.startswith("__")]
+    columns: Example = {name: [sample[name] for sample in samples] for name in names}
+    return {name: column if isinstance(column[0], bytes) else np.stack(column) for name, column in columns.items()}
+
+
+def load(workload: str) -> Callable[[Setting], Job]:
+    """An epoch of a part of W1, or of W3: tar files read in order, samples decoded, then batched."""
+
+    def build(setting: Setting) -> Job:
+        import webdataset
+
+        files = sorted(str(file) for file in setting.data.path(W1 if workload == "w1" else W3).glob("*.tar"))
+        dataset: Any = webdataset.WebDataset(files, shardshuffle=False)
+        if workload == "w1":
+            dataset = dataset.decode().map(lambda sample: sample["pyd"])
+        else:
+            dataset = dataset.map(lambda sample: _example("images", sample))
+        dataset = dataset.batched(BATCH[workload], collation_fn=_columns)
+        return epoch_job(setting, workload, lambda: dataset, share=SLOW if workload == "w1" else 1)
+
+    return build

@@ -1,0 +1,43 @@
+"""Grain over ArrayRecord: fixed-width rows, read as NumPy views, as bagz has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contenders.bagz import row_of, rows_of
+from benchmarks.contenders.loading import epoch_job
+from benchmarks.data import BATCH, GENERATED, Artifact, Data
+from benchmarks.rows import Job, Setting
+
+
+def _make_w1(data: Data, path: Path) -> None:
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    writer = ArrayRecordWriter(str(path), "group_size:1,uncompressed")
+    for row in rows_of(data):
+        writer.write(row.tobytes())
+    writer.close()
+
+
+W1 = Artifact("w1.arrayrecord", _make_w1, (GENERATED["w1"],))
+
+
+def load(*, shuffle: bool = False) -> Callable[[Setting], Job]:
+    """An epoch of W1: random access, a view, a batch; two threads read ahead."""
+
+    def build(setting: Setting) -> Job:
+        import grain
+
+        source = grain.sources.ArrayRecordDataSource(str(setting.data.path(W1)))
+
+        def epoch() -> Any:
+            examples = grain.MapDataset.source(source)
+            examples = examples.shuffle(seed=7) if shuffle else examples
+            options = grain.ReadOptions(num_threads=setting.threads, prefetch_buffer_size=2 * BATCH["w1"])
+            return examples.map(row_of).to_iter_dataset(options).batch(BATCH["w1"])
+
+        return epoch_job(setting, "w1", epoch)
+
+    return build

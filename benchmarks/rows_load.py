@@ -1,0 +1,115 @@
+"""The rows of loading: epochs of W1 to W4 in order and shuffled, and single examples."""
+
+from __future__ import annotations
+
+from benchmarks.contenders import (
+    bagz,
+    dali,
+    grain,
+    huggingface,
+    limits,
+    litdata,
+    mds,
+    penstock_load,
+    tensorflow,
+    tfds,
+    torch,
+    webdataset,
+)
+from benchmarks.data import GENERATED
+from benchmarks.rows import OURS, Contender, Row, Target
+
+TF_DATA, BAGZ, GRAIN, ARROW, TORCH = "tf.data", "bagz", "Grain, ArrayRecord", "HF datasets", "torch DataLoader"
+MDS, LITDATA, WEBDATASET = "MDS, 1/10 of it", "LitData, 1/10 of it", "webdataset, 1/10 of it"
+MEMORY_MAP = "NumPy memory map"
+SHARD, OF_OURS = tensorflow.SHARD, penstock_load.DATASET
+GENERATED_W1 = (GENERATED["w1"],)
+
+
+def _w1(*, shuffle: bool) -> dict[str, Contender]:
+    """The contenders that know both orders."""
+    return {
+        OURS: Contender(penstock_load.load("w1", shuffle=shuffle), (OF_OURS["w1"],)),
+        TF_DATA: Contender(tensorflow.load_shuffled if shuffle else tensorflow.decode("w1"), (SHARD["w1"],)),
+        BAGZ: Contender(bagz.load_w1(shuffle=shuffle), (bagz.W1,)),
+        GRAIN: Contender(grain.load(shuffle=shuffle), (grain.W1,)),
+        ARROW: Contender(huggingface.load("w1", shuffle=shuffle), (huggingface.DATASET["w1"],), role="peers"),
+        TORCH: Contender(torch.load("w1", shuffle=shuffle), GENERATED_W1),
+        MDS: Contender(mds.load(shuffle=shuffle), (mds.W1,), role="peers"),
+        LITDATA: Contender(litdata.load(shuffle=shuffle), (litdata.W1,), role="peers"),
+        MEMORY_MAP: Contender(limits.memory_map(shuffle=shuffle), GENERATED_W1, yardstick=True),
+    }
+
+
+ROWS = (
+    Row(
+        "load_w1",
+        "epoch of W1",
+        "examples/s",
+        {**_w1(shuffle=False), WEBDATASET: Contender(webdataset.load("w1"), (webdataset.W1,))},
+        {
+            TF_DATA: Target(must=6),
+            GRAIN: Target(must=10),
+            LITDATA: Target(must=10),
+            MDS: Target(must=10),
+            BAGZ: Target(aim=1),
+        },
+        repetitions=5,
+    ),
+    Row(
+        "load_w1_shuffled",
+        "epoch of W1, shuffled",
+        "examples/s",
+        _w1(shuffle=True),
+        {BAGZ: Target(must=2, aim=4)},
+        repetitions=5,
+    ),
+    Row(
+        "load_w2",
+        "epoch of W2",
+        "examples/s",
+        {
+            OURS: Contender(penstock_load.load("w2"), (OF_OURS["w2"],)),
+            TF_DATA: Contender(tensorflow.decode("w2"), (SHARD["w2"],)),
+            ARROW: Contender(huggingface.load("w2"), (huggingface.DATASET["w2"],), role="peers"),
+        },
+        {TF_DATA: Target(must=4), ARROW: Target(aim=1)},
+    ),
+    Row(
+        "load_w3",
+        "epoch of W3, as bytes",
+        "examples/s",
+        {
+            OURS: Contender(penstock_load.load("w3"), (OF_OURS["w3"],)),
+            TF_DATA: Contender(tensorflow.decode("w3"), (SHARD["w3"],)),
+            BAGZ: Contender(bagz.load_w3, (bagz.W3,)),
+            ARROW: Contender(huggingface.load("w3"), (huggingface.DATASET["w3"],), role="peers"),
+            "webdataset": Contender(webdataset.load("w3"), (webdataset.W3,)),
+        },
+        {TF_DATA: Target(must=2.2), BAGZ: Target(aim=1), ARROW: Target(aim=1)},
+    ),
+    Row(
+        "load_w4",
+        "epoch of W4, decoded to 224 x 224",
+        "examples/s",
+        {
+            OURS: Contender(penstock_load.load("w4"), (OF_OURS["w3"],)),
+            TF_DATA: Contender(tensorflow.load_images, (SHARD["w3"],)),
+            "DALI, CPU": Contender(dali.load_images, (GENERATED["w3"],), role="peers"),
+            TORCH: Contender(torch.load("w4"), (GENERATED["w3"],)),
+        },
+        {TF_DATA: Target(must=0.9), "DALI, CPU": Target(must=1, aim=1.3)},
+        repetitions=5,
+    ),
+    Row(
+        "load_random_w1",
+        "random single examples of a dataset",
+        "examples/s",
+        {
+            OURS: Contender(penstock_load.random_reads, (OF_OURS["w1"],)),
+            "bagz + NumPy views": Contender(bagz.random_reads, (bagz.W1,)),
+            "TFDS, ArrayRecord": Contender(tfds.random_reads, (tfds.W1,)),
+        },
+        {"bagz + NumPy views": Target(must=1, aim=3)},
+    ),
+)
