@@ -24,6 +24,10 @@ PACKAGES = (
     "webdataset",
     "mosaicml-streaming",
     "litdata",
+    "grain",
+    "datasets",
+    "torch",
+    "nvidia-dali-cuda120",
 )
 PEERS = ROOT / ".venv-peers"  # the environment of those that share none with the tests'
 

@@ -19,8 +19,8 @@ from benchmarks.contenders import (
 from benchmarks.data import GENERATED
 from benchmarks.rows import OURS, Contender, Row, Target
 
-TF_DATA, BAGZ, GRAIN, ARROW, TORCH = "tf.data", "bagz", "Grain, ArrayRecord", "HF datasets", "torch DataLoader"
-MDS, LITDATA, WEBDATASET = "MDS, 1/10 of it", "LitData, 1/10 of it", "webdataset, 1/10 of it"
+TF_DATA, BAGZ, ARROW, TORCH = "tf.data", "bagz", "HF datasets", "torch DataLoader"
+GRAIN, MDS, LITDATA, WEBDATASET = (f"{name}, 1/10 of it" for name in ("Grain", "MDS", "LitData", "webdataset"))
 MEMORY_MAP = "NumPy memory map"
 SHARD, OF_OURS = tensorflow.SHARD, penstock_load.DATASET
 GENERATED_W1 = (GENERATED["w1"],)

@@ -42,4 +42,5 @@ def load_images(setting: Setting) -> Job:
         taken += count
         return {"image": np.asarray(batch[0].as_array())[:count], "label": np.asarray(batch[1].as_array())[:count, 0]}
 
-    return epoch_job(setting, "w4", epoch, columns)
+    proof = epoch_job(setting, "w4", epoch, columns)
+    return Job(lambda: sum(BATCH["w3"] for _ in epoch()), proof.check)  # what fills up the last batch counts, too
