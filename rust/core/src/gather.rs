@@ -47,12 +47,15 @@ pub fn locate<'s>(shards: &'s Shards, numbers: &[u64], pulse: Pulse<'_>) -> Resu
     let mut rows = Vec::with_capacity(numbers.len());
     let (mut within, mut place) = (0..0, 0);
     let mut known: Option<&Opened> = None;
-    for &number in numbers {
+    for (row, &number) in numbers.iter().enumerate() {
         let shard = match known {
             Some(shard) if within.contains(&number) => shard,
             _ => {
                 place = shards.locate(number)?.0;
                 within = shards.numbers(place);
+                if shards.opened(place).is_none() {
+                    shards.open(&numbers[row..], pulse)?;
+                }
                 let shard = shards.shard(place, pulse)?;
                 known = Some(shard);
                 shard

@@ -2,6 +2,8 @@
 //!
 //! FORMAT.md has the sidecar's layout. All numbers are little endian.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use crate::crc;
@@ -73,45 +75,60 @@ impl Index {
 
     /// Reads a sidecar.
     pub fn read(path: &Path) -> Result<Index> {
-        let bytes = std::fs::read(path).map_err(|error| Error::io("reading the index failed", &error).in_file(path))?;
-        Index::from_bytes(&bytes).map_err(|error| error.in_file(path))
+        let fail = |error: std::io::Error| Error::io("reading the index failed", &error).in_file(path);
+        let file = File::open(path).map_err(fail)?;
+        let size = file.metadata().map_err(fail)?.len();
+        Index::from_reader(file, size).map_err(fail)?.map_err(|error| error.in_file(path))
     }
 
     /// Reads a sidecar's bytes; whatever they are, the result is an index or an error.
     pub fn from_bytes(bytes: &[u8]) -> Result<Index> {
-        if bytes.len() < FIXED + 8 + TRAILER || &bytes[..8] != MAGIC {
-            return Err(bad("expected a Penstock index, got another file"));
+        Index::from_reader(bytes, bytes.len() as u64).map_err(|error| Error::io("reading the index failed", &error))?
+    }
+
+    /// Reads a sidecar of `size` bytes, the offsets right to where they stay.
+    fn from_reader(mut reader: impl Read, size: u64) -> std::io::Result<Result<Index>> {
+        let mut fixed = [0; FIXED];
+        if size < (FIXED + 8 + TRAILER) as u64 {
+            return Ok(Err(bad("expected a Penstock index, got another file")));
         }
-        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        reader.read_exact(&mut fixed)?;
+        let u32_at = |at: usize| u32::from_le_bytes(fixed[at..at + 4].try_into().expect("four bytes"));
+        let u64_at = |at: usize| u64::from_le_bytes(fixed[at..at + 8].try_into().expect("eight bytes"));
+        if &fixed[..8] != MAGIC {
+            return Ok(Err(bad("expected a Penstock index, got another file")));
+        }
         if u32_at(8) != VERSION {
-            return Err(bad(format!("expected index version {VERSION}, got {}", u32_at(8))));
+            return Ok(Err(bad(format!("expected index version {VERSION}, got {}", u32_at(8)))));
         }
-        let (body, trailer) = bytes.split_at(bytes.len() - TRAILER);
-        let actual = crc::crc32c(body);
+        let count = u64_at(32);
+        let whole = count.checked_add(1).and_then(|n| n.checked_mul(8)?.checked_add((FIXED + TRAILER) as u64));
+        if whole != Some(size) || u32_at(28) != 0 {
+            return Ok(Err(bad(format!("expected an index of {count} records, got {size} bytes"))));
+        }
+        let (mut offsets, mut trailer) = (vec![0u64; count as usize + 1], [0; TRAILER]);
+        reader.read_exact(bytemuck::cast_slice_mut(&mut offsets))?;
+        reader.read_exact(&mut trailer)?;
+        let actual = crc::append(crc::crc32c(&fixed), bytemuck::cast_slice(&offsets));
         if trailer != actual.to_le_bytes() {
-            return Err(bad(format!("expected the index's CRC to be {actual:#010x}, got another one")));
+            return Ok(Err(bad(format!("expected the index's CRC to be {actual:#010x}, got another one"))));
+        }
+        if cfg!(target_endian = "big") {
+            offsets.iter_mut().for_each(|offset| *offset = offset.swap_bytes());
         }
         let compression = match u32_at(12) {
             0 => Compression::None,
             1 => Compression::Gzip,
             2 => Compression::Zlib,
-            other => return Err(bad(format!("expected a compression of 0, 1 or 2, got {other}"))),
+            other => return Ok(Err(bad(format!("expected a compression of 0, 1 or 2, got {other}")))),
         };
-        let count = u64_at(32);
-        let expected =
-            count.checked_add(1).and_then(|n| n.checked_mul(8)).and_then(|n| n.checked_add((FIXED + TRAILER) as u64));
-        if expected != Some(bytes.len() as u64) || u32_at(28) != 0 {
-            return Err(bad(format!("expected an index of {count} records, got {} bytes", bytes.len())));
-        }
-        let offsets: Vec<u64> =
-            body[FIXED..].chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))).collect();
-        check_offsets(&offsets)?;
         let index = Index { compression, shard_size: u64_at(16), shard_crc32c: u32_at(24), offsets };
-        if compression == Compression::None && index.offsets.last() != Some(&index.shard_size) {
-            return Err(bad("expected the last frame to end where the shard ends"));
-        }
-        Ok(index)
+        Ok(check_offsets(&index.offsets).and_then(|()| match index.offsets.last() {
+            Some(&end) if compression == Compression::None && end != index.shard_size => {
+                Err(bad("expected the last frame to end where the shard ends"))
+            }
+            _ => Ok(index),
+        }))
     }
 
     /// DALI's text: a line of frame offset and frame length for each record. Only for uncompressed shards.

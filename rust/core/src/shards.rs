@@ -1,6 +1,7 @@
 //! Many shards as one sequence of records; each is opened when it is first needed, on whatever thread.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 use crate::array_record::Buffer;
@@ -28,6 +29,8 @@ pub struct Shards {
     opened: Vec<OnceLock<Opened>>,
     /// The number of each shard's first record, and of none behind the last.
     starts: Vec<u64>,
+    /// How many threads have opened many at a time.
+    turns: AtomicUsize,
 }
 
 impl Shards {
@@ -45,14 +48,15 @@ impl Shards {
             starts.push(end);
         }
         let opened = sources.iter().map(|_| OnceLock::new()).collect();
-        Ok(Shards { sources, opened, starts })
+        Ok(Shards { sources, opened, starts, turns: AtomicUsize::new(0) })
     }
 
     /// A single one that is open already.
     pub fn of(shard: Opened) -> Shards {
         let records = shard.len() as u64;
         let source = Source { path: shard.file().path().to_path_buf(), records, sidecar: None };
-        Shards { sources: vec![source], opened: vec![OnceLock::from(shard)], starts: vec![0, records] }
+        let (opened, starts, turns) = (vec![OnceLock::from(shard)], vec![0, records], AtomicUsize::new(0));
+        Shards { sources: vec![source], opened, starts, turns }
     }
 
     /// How many records.
@@ -80,6 +84,11 @@ impl Shards {
         self.starts[shard]..self.starts[shard + 1]
     }
 
+    /// A shard, if it is open.
+    pub fn opened(&self, number: usize) -> Option<&Opened> {
+        self.opened[number].get()
+    }
+
     /// A shard, opened if it is not yet. Two threads that need it at once may both open it; one of the two is kept. So
     /// nobody waits for a thread that a fork left behind.
     pub fn shard(&self, number: usize, pulse: Pulse<'_>) -> Result<&Opened> {
@@ -98,6 +107,27 @@ impl Shards {
             return Err(Error::corrupt(message).advise(advice).in_file(&source.path));
         }
         Ok(self.opened[number].get_or_init(|| shard))
+    }
+
+    /// Opens the shards of some records that are not open yet. Threads that need the same ones begin at different ends.
+    pub fn open(&self, numbers: &[u64], pulse: Pulse<'_>) -> Result<()> {
+        let mut closed = Vec::new();
+        let mut within = 0..0;
+        for &number in numbers {
+            if !within.contains(&number) {
+                let shard = self.locate(number)?.0;
+                within = self.numbers(shard);
+                if self.opened[shard].get().is_none() {
+                    closed.push(shard);
+                }
+            }
+        }
+        closed.sort_unstable();
+        closed.dedup();
+        if self.turns.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+            closed.reverse();
+        }
+        closed.into_iter().try_for_each(|shard| self.shard(shard, pulse).map(drop))
     }
 
     /// One record's data, checked.
