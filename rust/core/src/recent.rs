@@ -18,6 +18,9 @@ pub(crate) struct Recent<T> {
 /// Two threads may be at work where one slot ends and the next begins: so many are kept whatever they cost.
 const ALWAYS: usize = 2;
 
+/// How often a lock is tried that others have for some hundred nanoseconds at a time.
+const PATIENCE: usize = 1000;
+
 impl<T> Recent<T> {
     /// Keeps what costs no more than `most` together.
     pub(crate) const fn new(most: u64) -> Recent<T> {
@@ -28,16 +31,18 @@ impl<T> Recent<T> {
     ///
     /// Never waits for a lock for long: a fork may have left it locked for good. Then the value is not kept.
     pub(crate) fn keep(&self, slot: &Slot<T>, value: T, cost: u64) {
-        let Some(mut kept) = (0..1000).find_map(|_| match self.kept.try_lock() {
+        let Some(mut kept) = (0..PATIENCE).find_map(|_| match self.kept.try_lock() {
             Ok(kept) => Some(kept),
             Err(TryLockError::Poisoned(kept)) => Some(kept.into_inner()),
             Err(TryLockError::WouldBlock) => {
-                std::thread::yield_now();
+                std::hint::spin_loop();
                 None
             }
         }) else {
             return;
         };
+        // What is let go is dropped when the lock is free again.
+        let mut old = Vec::new();
         match slot.try_write() {
             Ok(mut place) if place.is_none() => *place = Some(value),
             _ => return,
@@ -51,13 +56,15 @@ impl<T> Recent<T> {
                 break;
             }
             let Some((oldest, cost)) = kept.pop_front() else { break };
-            let busy = oldest.upgrade().is_some_and(|slot| slot.try_write().map(|mut place| *place = None).is_err());
+            let busy =
+                oldest.upgrade().is_some_and(|slot| slot.try_write().map(|mut place| old.push(place.take())).is_err());
             if busy {
                 kept.push_back((oldest, cost));
             } else {
                 total -= cost;
             }
         }
+        drop(kept);
     }
 }
 

@@ -56,7 +56,8 @@ class Loader:
     def shuffle(self, seed: int = 0, window: int | None = None) -> Loader:
         """A permutation of all examples, another one each epoch, in no memory.
 
-        With a window no example moves further than that many positions: for disks that dislike jumps.
+        With a window, neighbours are shuffled within so many positions, and the windows among themselves: for disks
+        that dislike jumps.
         """
         if window is not None:
             _number("window", window, 1)
