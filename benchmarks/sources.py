@@ -77,7 +77,7 @@ def _label(path: Path) -> int:
 
 
 def _thumbnail_items(data: Data) -> list[Path]:
-    return _image_items(data)[:600]
+    return _image_items(data)[:1_500]
 
 
 def _load_thumbnail(path: Path) -> Iterator[Example]:

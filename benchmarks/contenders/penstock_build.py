@@ -44,10 +44,11 @@ def _build(setting: Setting, workload: str, path: Path, engine: penstock.Local) 
         return penstock.build(penstock.csv(items[0][0]), path, engine=engine)
     if workload == "w1":
         return penstock.build(source.examples(items), path, engine=engine)
-    schema = None
-    if workload == "w5":
-        schema = dict.fromkeys(RADAR, penstock.Field(dtype="float32", shape=RADAR_SHAPE, encoding="zlib"))
-    return penstock.build(Files(workload, items), path, schema=schema, engine=engine)
+    files = Files(workload, items)
+    if workload == "thumbnails":  # so small that they would make one shard, and work for one process
+        return penstock.build(files, path, shards=8, engine=engine)
+    schema = dict.fromkeys(RADAR, penstock.Field(dtype="float32", shape=RADAR_SHAPE, encoding="zlib"))
+    return penstock.build(files, path, schema=schema, engine=engine)
 
 
 def _read(path: Path) -> tuple[int, Iterable[Example]]:
