@@ -140,7 +140,7 @@ def test_ranks_of_torch_distributed_share_the_examples(dataset: ps.Dataset, tmp_
     address = f"file://{tmp_path / 'meeting'}"
     command = [sys.executable, "-c", RANK]
     ranks = [
-        subprocess.Popen([*command, str(rank), "2", address, dataset.path], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([*command, str(rank), "2", address, str(dataset.path)], stdout=subprocess.PIPE, text=True)
         for rank in range(2)
     ]
     found = [rank.communicate(timeout=100)[0].split() for rank in ranks]
@@ -298,7 +298,7 @@ print("trained", len(history.history["loss"]))
 @pytest.mark.parametrize("kind", ["torch", "tensorflow", "jax"])
 def test_keras_fits_a_model(dataset: ps.Dataset, kind: str) -> None:
     environment = os.environ | {"KERAS_BACKEND": kind, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-c", FIT, dataset.path, kind]
+    command = [sys.executable, "-c", FIT, str(dataset.path), kind]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.startswith("trained")
@@ -311,7 +311,7 @@ import sys
 sys.modules[{package!r}] = None
 import penstock as ps
 try:
-    ps.load({dataset.path!r})["train"].batch(4).{method}()
+    ps.load({str(dataset.path)!r})["train"].batch(4).{method}()
 except ps.MissingDependencyError as error:
     print(error)
 """

@@ -14,7 +14,7 @@ from .conversion import convert, refuse_missing
 try:
     import jax  # type: ignore[import-not-found]
 except ImportError:
-    raise MissingDependencyError.needed("jax", "to_jax()", extra="jax") from None
+    raise MissingDependencyError.needed("jax", "arrays of JAX", extra="jax") from None
 
 
 class OnDevice:

@@ -18,7 +18,7 @@ from .conversion import convert
 try:
     import tensorflow as tf  # type: ignore[import-untyped]
 except ImportError:
-    raise MissingDependencyError.needed("tensorflow", "to_tf()", extra="tensorflow") from None
+    raise MissingDependencyError.needed("tensorflow", "tensors of TensorFlow", extra="tensorflow") from None
 
 CHUNK_BYTES = 4 << 20  # of small batches that cross into TensorFlow together: each crossing has its price
 MOST_BATCHES = 64

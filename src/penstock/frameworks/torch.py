@@ -18,7 +18,7 @@ try:
     import torch.distributed  # type: ignore[import-not-found]
     import torch.utils.data  # type: ignore[import-not-found]
 except ImportError:
-    raise MissingDependencyError.needed("torch", "to_torch()", extra="torch") from None
+    raise MissingDependencyError.needed("torch", "tensors of PyTorch", extra="torch") from None
 
 MOST_WORKERS = 1024  # of one DataLoader
 BEFORE = -1  # the first iteration, which begins where the loader says
