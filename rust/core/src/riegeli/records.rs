@@ -21,6 +21,15 @@ const BROTLI_WINDOW: i32 = 22;
 /// Snappy makes at most so many bytes of one.
 const MAX_SNAPPY_RATIO: u64 = 22;
 
+/// Up to so many bytes zstd only stores: the sizes of a chunk with one record are that few.
+const STORED: usize = 8;
+
+/// What zstd puts before so many bytes that it only stores: magic, a size of one byte, the header of a single block.
+fn stored(length: u8) -> [u8; 9] {
+    let [low, high] = (u16::from(length) << 3 | 1).to_le_bytes();
+    [0x28, 0xb5, 0x2f, 0xfd, 0x20, length, low, high, 0]
+}
+
 /// How chunks are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
@@ -165,6 +174,9 @@ impl Packer {
         let start = out.len();
         let fail = |error: std::io::Error| Error::io("compressing failed", &error);
         match (compression, &mut self.zstd) {
+            (Compression::Zstd(_), _) if bytes.len() <= STORED => {
+                out.extend(stored(bytes.len() as u8).iter().chain(bytes))
+            }
             (Compression::Zstd(_), Some(zstd)) => {
                 out.reserve(zstd::zstd_safe::compress_bound(bytes.len()));
                 let mut room = Cursor::new(&mut *out);
@@ -360,6 +372,12 @@ fn decompress(
 /// Appends what zstd makes of `packed`, at most `declared` bytes. Room is made as the bytes on disk warrant it: for a size
 /// that is out of proportion, more only if less was not enough.
 fn unzstd(packed: &[u8], declared: usize, zstd: &mut Option<Decompressor<'static>>, out: &mut Vec<u8>) -> Result<bool> {
+    if let Some((head, bytes)) = packed.split_first_chunk().filter(|(_, bytes)| bytes.len() == declared) {
+        if u8::try_from(declared).is_ok_and(|length| stored(length) == *head) {
+            out.extend_from_slice(bytes);
+            return Ok(true);
+        }
+    }
     let zstd = match zstd {
         Some(zstd) => zstd,
         None => zstd.insert(Decompressor::new().map_err(|error| Error::io("starting zstd failed", &error))?),
@@ -445,6 +463,17 @@ mod tests {
         let chunk = Chunk { header: Header::new(Content::Transposed, b"x", 1, 1), data: b"x", end: 0 };
         let error = Unpacker::default().unpack(&chunk).unwrap_err();
         assert!(error.to_string().contains("transposed"), "{error}");
+    }
+
+    #[test]
+    fn what_zstd_only_stores_is_what_zstd_writes() {
+        for length in 0..=STORED {
+            for bytes in [vec![7; length], (0..length as u8).collect()] {
+                let ours = [&stored(length as u8)[..], &bytes].concat();
+                assert_eq!(zstd::bulk::compress(&bytes, 3).unwrap(), ours);
+                assert_eq!(zstd::bulk::decompress(&ours, length).unwrap(), bytes);
+            }
+        }
     }
 
     #[test]
