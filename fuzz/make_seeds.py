@@ -409,11 +409,75 @@ def image() -> dict[str, bytes]:
     return {**seeds, "jpeg_huge": b"\0" + bytes(huge), "text": b"\0text", "empty": b"\0"}
 
 
+def array_record() -> dict[str, bytes]:
+    """The data of chunks, with their records and decoded size before them; or programs (src/chunks.rs) for files."""
+
+    def chunk(letter: bytes, sizes: bytes, values: bytes, lengths: list[int]) -> bytes:
+        head = bytes([len(lengths)]) + struct.pack("<H", sum(lengths))
+        return head + letter + varint(len(sizes)) + sizes + values
+
+    def stored(data: bytes) -> bytes:
+        return (
+            varint(len(data))
+            + b"\x28\xb5\x2f\xfd\x20"
+            + bytes([len(data)])
+            + struct.pack("<I", len(data) << 3 | 1)[:3]
+            + data
+        )
+
+    def snappy(data: bytes) -> bytes:
+        return varint(len(data)) * 2 + bytes([len(data) - 1 << 2]) + data if data else b"\0\0"
+
+    def literal(data: bytes) -> bytes:
+        return varint(len(data)) + bytes([0x8B, len(data) - 1 >> 1, 0x80]) + data + b"\x03"
+
+    zeros = b"\x40\x28\xb5\x2f\xfd\x20\x40\x03\x02\x00\x00"
+    program = {
+        "one": bytes([5 << 3, 1, 0]) + b"hello" + b"\x07",
+        "groups": bytes([5 << 3, 1, 2]) + b"hello" + bytes([3 << 3, 2, 0]) + b"abc" + b"\x07",
+        "every_compression": b"".join(bytes([9 << 3 | 1, n | 40, 3]) + b"some text" for n in range(4)) + b"\x07",
+        "empty": b"\x07",
+        "not_closed": bytes([5 << 3, 1, 0]) + b"hello",
+        "flipped": bytes([5 << 3, 1, 0])
+        + b"hello"
+        + bytes([5 << 3, 0, 0])
+        + b"world"
+        + bytes([5, 0, 0, 150])
+        + b"\x07",
+        "flipped_table": bytes([5 << 3, 1, 0]) + b"hello" + bytes([13, 0, 0, 160]) + b"\x07",
+        "flipped_postscript": bytes([5 << 3, 1, 0]) + b"hello" + bytes([13, 1, 0, 60]) + b"\x07",
+        "blocks": bytes([31 << 3 | 1, 0xFC, 0] + [7] * 31 + [4] + [31 << 3 | 1, 0xFD, 7] + [8] * 31) + b"\x07",
+        "junk": bytes([3 << 3, 0, 0])
+        + b"abc"
+        + bytes([4 << 3 | 6])
+        + b"junk"
+        + bytes([3 << 3, 0, 0])
+        + b"def"
+        + b"\x07",
+        "lies": bytes([3 << 3, 0, 0]) + b"abc" + bytes([9 << 3 | 7, 0, 0, 0, 1, 0, 0, 0, 0, 0]),
+        "transposed": bytes([2 << 3 | 3]) + b"\x07",
+        "padding": bytes([3 << 3 | 3, 1 << 3 | 3, 4]) + b"\x07",
+    }
+    seeds = {
+        "plain": chunk(b"\0", b"\x03\x00\x02", b"abcde", [3, 0, 2]),
+        "plain_short": chunk(b"\0", b"\x03\x00\x03", b"abcde", [3, 0, 3]),
+        "zstd": chunk(b"z", stored(b"\x03\x02"), stored(b"abcde"), [3, 2]),
+        "zstd_zeros": chunk(b"z", stored(b"\x40"), zeros, [64]),
+        "zstd_cut": chunk(b"z", stored(b"\x03\x02"), stored(b"abcde")[:-1], [3, 2]),
+        "snappy": chunk(b"s", snappy(b"\x03\x02"), snappy(b"abcde"), [3, 2]),
+        "brotli": chunk(b"b", literal(b"\x03\x02"), literal(b"abcd\0")[:-1] + b"\x03", [3, 2]),
+        "unknown": chunk(b"x", b"\x01\x03", b"\x03abc", [3]),
+        "huge": b"\x01\xff\xff" + b"z" + varint(11) + stored(b"\xff\xff\x03")[:11] + varint(2**50) + zeros[1:],
+        "empty": b"\0\0\0",
+    }
+    return seeds | {f"program_{name}": b"\xff" + steps for name, steps in program.items()}
+
+
 def main() -> None:
     """Writes all seeds."""
     total = 0
     shutil.rmtree(SEEDS, ignore_errors=True)
-    for target in (frame_scan, example_decode, sequence_decode, index_file, round_trip, image):
+    for target in (frame_scan, array_record, example_decode, sequence_decode, index_file, round_trip, image):
         folder = SEEDS / target.__name__
         folder.mkdir(parents=True)
         for name, data in target().items():

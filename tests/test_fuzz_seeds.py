@@ -111,6 +111,23 @@ def test_files(seed: Path, tmp_path: Path) -> None:
         assert list(reader[::-1]) == records[::-1]
 
 
+@seeds("array_record")
+def test_array_record_files(seed: Path, tmp_path: Path) -> None:
+    content = seed.read_bytes()
+    path, out = tmp_path / "a", tmp_path / "b"
+    with ps.ArrayRecordWriter(path, ps.ArrayRecord(group_size=2)) as writer:
+        writer.write_records([content, b"", content])
+    assert list(ps.ArrayRecordReader(path)) == [content, b"", content]
+    whole = path.read_bytes()
+    # Put over the first chunk, and into the table.
+    for at in (64, len(whole) - (1 << 16) + 64):
+        path.write_bytes(whole[:at] + content + whole[at + len(content) :])
+        attempt(list, attempt(ps.ArrayRecordReader, path) or [])
+        report = salvage_records(path, out)
+        assert report.records == len(ps.TFRecordReader(out))
+        assert report.whole == (path.read_bytes() == whole)
+
+
 @seeds("example_decode")
 def test_examples(seed: Path) -> None:
     records = records_of(seed.read_bytes()[1:])

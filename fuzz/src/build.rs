@@ -6,7 +6,7 @@ use penstock_core::frames;
 use penstock_core::wire::put_varint;
 
 /// Takes the next `count` bytes of a program, or as many as there are.
-fn take<'p>(program: &mut &'p [u8], count: usize) -> &'p [u8] {
+pub fn take<'p>(program: &mut &'p [u8], count: usize) -> &'p [u8] {
     let (taken, rest) = program.split_at(program.len().min(count));
     *program = rest;
     taken

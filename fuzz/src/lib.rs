@@ -4,6 +4,7 @@
 //! program: its bytes say what to build, and what is built is right in most places. Any other input is taken as it is.
 
 pub mod build;
+pub mod chunks;
 pub mod columns;
 pub mod naive;
 pub mod plans;
