@@ -8,7 +8,7 @@ use zstd::zstd_safe::CParameter;
 
 use super::{Chunk, Content, Header, CHUNK_HEADER};
 use crate::error::{Error, Result};
-use crate::wire::{put_varint, varint};
+use crate::wire::{put_varint, varint, varint_length};
 
 /// A chunk may declare this many bytes once decoded, whatever its size on disk.
 const MAX_UNWARRANTED: u64 = 1 << 30;
@@ -142,8 +142,10 @@ impl Packer {
         };
         let start = out.len();
         self.pack_as(self.compression, &sizes, values, out)?;
-        if values.len() as u64 > warranted(out.len() - start - CHUNK_HEADER) {
-            // Nobody would believe it.
+        let length = out.len() - start - CHUNK_HEADER;
+        let plain = 1 + varint_length(sizes.len() as u64) + sizes.len() + values.len();
+        // What becomes no smaller is left as it is; what becomes too small, no reader of ours would believe.
+        if length >= plain || values.len() as u64 > warranted(length) {
             out.truncate(start);
             self.pack_as(Compression::None, &sizes, values, out)?;
         }
@@ -433,10 +435,20 @@ mod tests {
     }
 
     #[test]
+    fn what_becomes_no_smaller_is_not_compressed() {
+        let noise: Vec<u8> = (0..200u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        for compression in ALL {
+            assert_eq!(packed(compression, &[&noise])[CHUNK_HEADER], 0, "{compression:?}");
+            assert_eq!(packed(compression, &[&[7; 200]])[CHUNK_HEADER], compression.letter(), "{compression:?}");
+        }
+    }
+
+    #[test]
     fn damage_behind_the_hashes_is_found_too() {
         // Whoever makes a file on purpose can make its hashes fit.
         for compression in ALL {
-            let whole = packed(compression, &[b"some record, some record", b"", b"another record"]);
+            let whole = packed(compression, &[&b"some record, ".repeat(20), b"", &b"record".repeat(20)]);
+            assert_eq!(whole[CHUNK_HEADER], compression.letter());
             let header = Header::from_bytes(whole[..CHUNK_HEADER].try_into().unwrap()).unwrap();
             let data = &whole[CHUNK_HEADER..];
             let attempt = |header: Header, data: &[u8]| {
@@ -447,7 +459,9 @@ mod tests {
             };
             attempt(header, data).unwrap();
             (0..data.len()).for_each(|length| assert!(attempt(header, &data[..length]).is_err(), "{length}"));
-            for (records, decoded_size) in [(2, 38), (4, 38), (3, 37), (3, 39), (0, 0), (1 << 50, 38), (3, 1 << 60)] {
+            for (records, decoded_size) in
+                [(2, 380), (4, 380), (3, 379), (3, 381), (0, 0), (1 << 50, 380), (3, 1 << 60)]
+            {
                 assert!(attempt(Header { records, decoded_size, ..header }, data).is_err(), "{records} {decoded_size}");
             }
             for at in 0..data.len() {
