@@ -24,7 +24,6 @@ pub mod image;
 pub mod index;
 pub mod inflate;
 pub mod mix;
-mod once;
 pub mod opened;
 pub mod order;
 pub mod permutation;
