@@ -407,3 +407,15 @@ def test_headers_alone_allocate_nothing() -> None:
     for data in (jpeg, png, gif):
         with pytest.raises(ps.CorruptionError, match=r"65535 x 65535|65536 x 65536"):
             PLAIN.decode(bytes(data))
+
+
+@pytest.mark.parametrize("kind", ["still", "animated", "transparent animated"])
+def test_a_webp_frame_has_the_size_that_was_announced(kind: str) -> None:
+    picture = scene(40, 50, "RGBA" if "transparent" in kind else "RGB")
+    options: dict[str, Any] = {"save_all": True, "append_images": [picture.rotate(90)]} if "animated" in kind else {}
+    data = bytearray(encoded(picture, WEBP, exif=b"Exif\0\0" + bytes(8), **options))
+    assert PLAIN.decode(bytes(data)).shape == (40, 50, 3)
+    size = data.index(b"VP8 ") + 8 + 6
+    data[size : size + 4] = b"\xff\x3f\xff\x3f"
+    with pytest.raises(ps.CorruptionError, match="a frame of 16383 x 16383 pixels where 50 x 40 were announced"):
+        PLAIN.decode(bytes(data))

@@ -137,7 +137,10 @@ impl Feed {
     /// Where the time went so far.
     pub fn stats(&self) -> Result<Stats> {
         self.check_process()?;
-        Ok(Stats { spent: self.work.progress().spent, full: self.queue.full(), ..self.stats })
+        // One lock after the other: who has the queue's may wait for that of the progress.
+        let spent = self.work.progress().spent;
+        let full = self.queue.full();
+        Ok(Stats { spent, full, ..self.stats })
     }
 
     fn check_process(&self) -> Result<()> {
@@ -363,6 +366,20 @@ mod tests {
             assert!(next(&mut feed).is_some());
         }
         assert_eq!(Arc::strong_count(&shards), 1);
+    }
+
+    #[test]
+    fn whoever_asks_how_it_goes_stops_nobody() {
+        let (_folder, shards, plan) = shards(&[20_000]);
+        let order = Order::span(0, 20_000).unwrap();
+        // Without room for a second batch, one is claimed whenever one was taken: just when it is asked.
+        let options = Options { budget: 0, ..options(order, 1, 3) };
+        let mut feed = Feed::start(decoder(&shards, &plan), options).unwrap();
+        for _ in 0..20_000 {
+            next(&mut feed).unwrap();
+            feed.stats().unwrap();
+        }
+        assert_eq!(feed.stats().unwrap().records, 20_000);
     }
 
     #[test]

@@ -7,7 +7,6 @@ use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 
 use crate::crc;
 use crate::error::{Error, Kind, Result};
@@ -82,7 +81,8 @@ impl Plain {
     }
 
     fn read_exact_at(&self, out: &mut [u8], offset: u64) -> std::io::Result<()> {
-        if let Some(file) = self.file.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
+        // Whoever can't have the file opens it: one who is filling or emptying the slot may have been left behind by a fork.
+        if let Some(file) = self.file.try_read().ok().as_ref().and_then(|file| file.as_ref()) {
             return read_exact_at(file, out, offset);
         }
         let file = File::open(&self.path)?;

@@ -1,10 +1,10 @@
 //! A file read by position, and held in memory once it has been read at random so much that this is worth it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::OnceLock;
 
 use crate::error::Result;
 use crate::file::Plain;
+use crate::once::Once;
 
 /// Files that are read at random are held in memory, as long as all that a process holds is not more than this.
 pub const MAX_HELD: u64 = 512 << 20;
@@ -22,7 +22,7 @@ static HELD: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub struct Held {
     file: Plain,
-    content: OnceLock<Vec<u8>>,
+    content: Once<Vec<u8>>,
     /// Bytes read in small pieces so far; more than the file has, once it is decided whether to hold it.
     read_small: AtomicU64,
 }
@@ -30,7 +30,7 @@ pub struct Held {
 impl Held {
     /// Not held yet.
     pub fn new(file: Plain) -> Held {
-        Held { file, content: OnceLock::new(), read_small: AtomicU64::new(0) }
+        Held { file, content: Once::default(), read_small: AtomicU64::new(0) }
     }
 
     /// The file.
@@ -74,12 +74,12 @@ impl Held {
         }
         let mut content = Vec::new();
         let whole = self.file.read_into(&mut content, 0, size).is_ok();
-        if !whole || self.content.set(content).is_err() {
-            HELD.fetch_sub(size, Ordering::Relaxed);
-            return None;
+        let held = whole.then(|| self.content.fill(content)).flatten();
+        match held {
+            Some(_) => self.file.rest(),
+            None => drop(HELD.fetch_sub(size, Ordering::Relaxed)),
         }
-        self.file.rest();
-        self.content.get().map(Vec::as_slice)
+        held.map(Vec::as_slice)
     }
 }
 

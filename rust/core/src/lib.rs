@@ -24,6 +24,7 @@ pub mod image;
 pub mod index;
 pub mod inflate;
 pub mod mix;
+mod once;
 pub mod opened;
 pub mod order;
 pub mod permutation;

@@ -109,6 +109,9 @@ impl<T> Queue<T> {
             Some(work) => {
                 state.claimed += 1;
                 state.done.push_back(None);
+                if self.has_room(&state) {
+                    self.room.notify_one();
+                }
                 Some((state.claimed - 1, work))
             }
             None => {

@@ -3,7 +3,9 @@
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
 
 use crate::error::{Error, Kind, Result};
 use crate::file::{checksum, Plain, Pulse, WINDOW};
@@ -97,6 +99,8 @@ pub struct Shard {
     /// The inflated file, for as long as it is kept; one thread inflates it.
     inflated: Slot<Vec<u8>>,
     inflating: Mutex<()>,
+    /// The process of whoever inflated it last.
+    inflater: AtomicU32,
 }
 
 impl Shard {
@@ -114,7 +118,14 @@ impl Shard {
             Sidecar::Try(_) | Sidecar::Ignore => scan(&file, compression, pulse)?,
         };
         let file = Held::new(file);
-        Ok(Shard { file, compression, offsets, inflated: Slot::default(), inflating: Mutex::new(()) })
+        Ok(Shard {
+            file,
+            compression,
+            offsets,
+            inflated: Slot::default(),
+            inflating: Mutex::new(()),
+            inflater: AtomicU32::new(std::process::id()),
+        })
     }
 
     /// How many records.
@@ -206,12 +217,12 @@ impl Shard {
             }
             None => Err(place(Error::corrupt("expected the records that the index names, got fewer"))),
         };
-        let kept = || self.inflated.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(content) = kept().as_ref() {
+        let kept = || self.inflated.try_read().ok();
+        if let Some(content) = kept().as_ref().and_then(|slot| slot.as_ref()) {
             return copy(content, out);
         }
-        let _alone = self.inflating.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(content) = kept().as_ref() {
+        let _alone = self.wait_to_inflate();
+        if let Some(content) = kept().as_ref().and_then(|slot| slot.as_ref()) {
             return copy(content, out);
         }
         let content = self.inflate()?;
@@ -226,6 +237,25 @@ impl Shard {
         match self.compression {
             Compression::None => self.file.content(length),
             _ => None,
+        }
+    }
+
+    /// One thread inflates, the others wait for it; but not for one that a fork left behind.
+    fn wait_to_inflate(&self) -> Option<MutexGuard<'_, ()>> {
+        loop {
+            let guard = match self.inflating.try_lock() {
+                Ok(guard) => guard,
+                Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
+                Err(TryLockError::WouldBlock) if self.inflater.load(Ordering::Relaxed) != std::process::id() => {
+                    return None
+                }
+                Err(TryLockError::WouldBlock) => {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+            };
+            self.inflater.store(std::process::id(), Ordering::Relaxed);
+            return Some(guard);
         }
     }
 

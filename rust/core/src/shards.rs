@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::OnceLock;
 
 use crate::array_record::Buffer;
 use crate::error::{Error, Kind, Result};
 use crate::file::Pulse;
 use crate::index::Index;
+use crate::once::Once;
 use crate::opened::Opened;
 use crate::shard::Sidecar;
 
@@ -26,7 +26,7 @@ pub struct Source {
 #[derive(Debug)]
 pub struct Shards {
     sources: Vec<Source>,
-    opened: Vec<OnceLock<Opened>>,
+    opened: Vec<Once<Opened>>,
     /// The number of each shard's first record, and of none behind the last.
     starts: Vec<u64>,
     /// How many threads have opened many at a time.
@@ -47,7 +47,7 @@ impl Shards {
             })?;
             starts.push(end);
         }
-        let opened = sources.iter().map(|_| OnceLock::new()).collect();
+        let opened = sources.iter().map(|_| Once::default()).collect();
         Ok(Shards { sources, opened, starts, turns: AtomicUsize::new(0) })
     }
 
@@ -55,8 +55,9 @@ impl Shards {
     pub fn of(shard: Opened) -> Shards {
         let records = shard.len() as u64;
         let source = Source { path: shard.file().path().to_path_buf(), records, sidecar: None };
-        let (opened, starts, turns) = (vec![OnceLock::from(shard)], vec![0, records], AtomicUsize::new(0));
-        Shards { sources: vec![source], opened, starts, turns }
+        let opened = Once::default();
+        opened.fill(shard);
+        Shards { sources: vec![source], opened: vec![opened], starts: vec![0, records], turns: AtomicUsize::new(0) }
     }
 
     /// How many records.
@@ -106,7 +107,10 @@ impl Shards {
             let advice = "It was changed after its dataset was made: build it again, or open the file by itself.";
             return Err(Error::corrupt(message).advise(advice).in_file(&source.path));
         }
-        Ok(self.opened[number].get_or_init(|| shard))
+        self.opened[number].fill(shard).ok_or_else(|| {
+            let message = "expected a process that was not forked twice while shards were opened";
+            Error::usage(message).advise("Open the dataset in this process.").in_file(&source.path)
+        })
     }
 
     /// Opens the shards of some records that are not open yet. Threads that need the same ones begin at different ends.

@@ -26,7 +26,7 @@ use crate::shards::Shards;
 use crate::writer::Writer;
 
 /// The bytes of batches that wait for whoever reads a shard in order, for each thread that makes them.
-const AHEAD: usize = 4 << 20;
+const AHEAD: usize = 32 << 20;
 
 /// Where each record of a shard begins.
 #[pyclass(frozen, eq, module = "penstock._core")]
