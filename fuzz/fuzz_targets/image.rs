@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::columns::{Column, Shapes};
-use penstock_core::image::{decode, Crop, Images, Options};
+use penstock_core::image::{decode, Crop, Header, Images, Options};
 use penstock_core::plan::{Dtype, Encoding, Missing, Plan, Spec};
 use penstock_core::Kind;
 
@@ -23,6 +23,9 @@ fn options(choice: u8) -> Options {
 
 fuzz_target!(|input: &[u8]| {
     let [choice, file @ ..] = input else { return };
+    if let Ok(header) = Header::of(file) {
+        assert!(header.width > 0 && header.height > 0);
+    }
     let options = options(*choice);
     let alone = decode(file, &options, 7);
     let [height, width, channels] = match &alone {

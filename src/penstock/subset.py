@@ -1,7 +1,8 @@
 """Some examples of a source, and what a source says of its examples without loading them.
 
 A listed source (it has a length and an index) may have `key(i)`, `place(i)`, `stamp(i)`, `schema`, and `column(name)`:
-the values of one field for all examples, where that is cheaper than loading each. A table has `columns` and `take`.
+the values of one field for all examples, where that is cheaper than loading each. One that has `take(rows)` loads many
+at once, as columns, and is loaded on threads instead of in processes; a table has `columns` besides.
 """
 
 from __future__ import annotations
@@ -72,18 +73,22 @@ class Subset:
         return int(self.indices[index])
 
 
-class TableSubset(Subset):
+class TakenSubset(Subset):
+    """Some examples of a source that loads many at once."""
+
+    def take(self, indices: Any) -> dict[str, Any]:
+        """The columns of some rows."""
+        taken: dict[str, Any] = self.source.take(self.indices[np.asarray(indices, dtype=np.int64)])
+        return taken
+
+
+class TableSubset(TakenSubset):
     """Some rows of a table: columns stay columns."""
 
     @property
     def columns(self) -> Mapping[str, Any]:
         """The columns by name; each is taken from the source when it is asked for."""
         return _Columns(self.source, self.indices)
-
-    def take(self, indices: Any) -> dict[str, Any]:
-        """The columns of some rows."""
-        taken: dict[str, Any] = self.source.take(self.indices[np.asarray(indices, dtype=np.int64)])
-        return taken
 
 
 class _Columns(Mapping[str, Any]):
@@ -134,7 +139,8 @@ def view(source: Any, indices: Array) -> Subset:
     """The chosen examples of a listed source, a table if it is one."""
     if isinstance(source, Subset):
         return view(source.source, source.indices[indices])
-    return (TableSubset if is_table(source) else Subset)(source, indices)
+    kind = TableSubset if is_table(source) else TakenSubset if takes_many(source) else Subset
+    return kind(source, indices)
 
 
 # What a source knows
@@ -146,8 +152,12 @@ def is_listed(source: Any) -> bool:
     )
 
 
+def takes_many(source: Any) -> bool:
+    return callable(getattr(source, "take", None))
+
+
 def is_table(source: Any) -> bool:
-    return isinstance(getattr(source, "columns", None), Mapping) and callable(getattr(source, "take", None))
+    return isinstance(getattr(source, "columns", None), Mapping) and takes_many(source)
 
 
 def options_of(source: Any) -> dict[str, Any]:

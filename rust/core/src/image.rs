@@ -4,6 +4,7 @@ mod bmp;
 mod channels;
 mod formats;
 mod gif;
+mod header;
 mod jpeg;
 mod options;
 mod png;
@@ -18,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::plan::{Dtype, Encoding, Plan};
 
 pub use formats::{Format, Shape, FREE_PIXELS, MAX_PIXELS, PIXELS_PER_BYTE};
+pub use header::Header;
 pub use options::{Area, Crop, Options, MAX_SIDE};
 
 use options::Drawn;

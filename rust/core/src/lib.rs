@@ -38,6 +38,7 @@ pub mod sequence;
 pub mod shard;
 pub mod shards;
 pub mod take;
+pub mod whole;
 pub mod wire;
 pub mod writer;
 mod zlib;

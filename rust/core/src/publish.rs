@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{sync_channel, SyncSender};
+use std::thread::JoinHandle;
 
 use crate::crc;
 use crate::error::{Error, Result};
@@ -24,6 +26,34 @@ pub struct Unpublished {
     size: u64,
     crc: u32,
     published: bool,
+    /// Whether it goes to the disk while it is written, and who sees to that once it is large enough.
+    along: bool,
+    syncing: Option<Syncing>,
+}
+
+/// So many bytes are written before those before them are sent to the disk.
+const SYNC_EVERY: u64 = 16 << 20;
+
+/// A thread that sends a file to the disk whenever it is woken.
+struct Syncing {
+    wake: SyncSender<()>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Syncing {
+    fn start(file: &File) -> io::Result<Syncing> {
+        let file = file.try_clone()?;
+        let (wake, woken) = sync_channel(1);
+        let thread = std::thread::Builder::new().name("penstock-sync".into());
+        let thread = thread.spawn(move || woken.iter().try_for_each(|()| file.sync_data()))?;
+        Ok(Syncing { wake, thread })
+    }
+
+    /// What became of it: an error of the disk is told once only, and it may have been told here.
+    fn end(self) -> io::Result<()> {
+        drop(self.wake);
+        self.thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread ended before its work")))
+    }
 }
 
 impl Unpublished {
@@ -32,11 +62,26 @@ impl Unpublished {
         let temporary = temporary_name(path);
         let file = File::options().write(true).create_new(true).open(&temporary);
         let file = file.map_err(|error| Error::io("creating the shard failed", &error).in_file(path))?;
-        Ok(Unpublished { path: path.into(), temporary, file, size: 0, crc: 0, published: false })
+        Ok(Unpublished {
+            path: path.into(),
+            temporary,
+            file,
+            size: 0,
+            crc: 0,
+            published: false,
+            along: false,
+            syncing: None,
+        })
+    }
+
+    /// Lets the file go to the disk while it is written: whoever publishes it with `sync` waits less then.
+    pub fn sync_along(&mut self) {
+        self.along = true;
     }
 
     /// Gives the file its name; with `sync`, only once it is on the disk. Returns its size and its CRC-32C.
     pub fn publish(mut self, sync: bool) -> io::Result<(u64, u32)> {
+        self.syncing.take().map_or(Ok(()), Syncing::end)?;
         if sync {
             self.file.sync_all()?;
         }
@@ -54,6 +99,14 @@ impl Write for Unpublished {
         let count = self.file.write(bytes)?;
         self.size += count as u64;
         self.crc = crc::append(self.crc, &bytes[..count]);
+        if self.along && self.size / SYNC_EVERY > (self.size - count as u64) / SYNC_EVERY {
+            let syncing = match &mut self.syncing {
+                Some(syncing) => syncing,
+                none => none.insert(Syncing::start(&self.file)?),
+            };
+            // It is awake if the channel is full, and has failed if it is closed: publishing tells.
+            let _ = syncing.wake.try_send(());
+        }
         Ok(count)
     }
 
@@ -65,6 +118,7 @@ impl Write for Unpublished {
 impl Drop for Unpublished {
     fn drop(&mut self) {
         if !self.published {
+            let _ = self.syncing.take().map(Syncing::end);
             // There may be nothing to remove any more; then there is nothing to do.
             let _ = std::fs::remove_file(&self.temporary);
         }

@@ -59,6 +59,14 @@ impl Writer {
         Ok(Writer { path: path.into(), sink, compression, level, pending: Vec::new(), offsets: vec![0] })
     }
 
+    /// Lets the shard go to the disk while it is written: [`Writer::finish`] with `sync` waits less then. To be said
+    /// before anything is written.
+    pub fn sync_along(&mut self) {
+        if let Some(Sink::Plain(file)) = &mut self.sink {
+            file.sync_along();
+        }
+    }
+
     /// How many records so far.
     pub fn len(&self) -> usize {
         self.offsets.len() - 1
@@ -162,6 +170,7 @@ mod tests {
         for compression in [Compression::None, Compression::Gzip, Compression::Zlib] {
             let path = folder.path().join(compression.name());
             let mut writer = Writer::create(&path, compression, 6).unwrap();
+            writer.sync_along();
             writer.write(b"one").unwrap();
             let mut frames = Frames::default();
             frames.push(b"two");
@@ -178,6 +187,24 @@ mod tests {
             assert_eq!(shard.read_many(&[3, 1]).unwrap().iter().collect::<Vec<_>>(), [&b"four"[..], b"two"]);
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "no temporary file is left");
+    }
+
+    #[test]
+    fn a_large_shard_goes_to_the_disk_as_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shard");
+        let mut writer = Writer::create(&path, Compression::None, 6).unwrap();
+        writer.sync_along();
+        for number in 0..50u8 {
+            writer.write(&vec![number; 1 << 20]).unwrap();
+        }
+        let index = writer.finish(true).unwrap();
+        assert_eq!(index.shard_crc32c, crc::crc32c(&std::fs::read(&path).unwrap()));
+        let mut dropped = Writer::create(&path, Compression::None, 6).unwrap();
+        dropped.sync_along();
+        (0..40).for_each(|_| dropped.write(&vec![7; 1 << 20]).unwrap());
+        drop(dropped);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Which columns hold images, and what becomes of them; and single images.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::{PyArray1, PyArrayMethods};
-use penstock_core::image::{self, Crop, Options, Pixels};
-use penstock_core::Error;
+use penstock_core::image::{self, Crop, Header, Options, Pixels};
+use penstock_core::{whole, Error};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -65,6 +66,24 @@ pub fn decode_image<'py>(
     let bytes = data.as_bytes();
     let pixels = released(py, || image::decode(bytes, &options, random))?;
     array(py, pixels)
+}
+
+/// What the header of an image file says: format, width, height. `place` is named if it is broken.
+#[pyfunction]
+pub fn image_header(data: &Bound<'_, PyBytes>, place: PathBuf) -> PyResult<(&'static str, u32, u32)> {
+    let Header { format, width, height } =
+        Header::of(data.as_bytes()).map_err(|error| raise(data.py(), &error.in_file(&place)))?;
+    Ok((format.name(), width, height))
+}
+
+/// A column of bytes: all of them, and where each row begins and ends.
+type Contents<'py> = (Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<i64>>);
+
+/// The contents of image files, their headers checked.
+#[pyfunction]
+pub fn read_images(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Contents<'_>> {
+    let (bytes, ends) = released(py, || whole::read(&paths, |bytes| Header::of(bytes).map(drop)))?;
+    Ok((PyArray1::from_vec(py, bytes), PyArray1::from_vec(py, ends)))
 }
 
 fn array(py: Python<'_>, pixels: Pixels) -> PyResult<Bound<'_, PyAny>> {

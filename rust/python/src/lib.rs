@@ -56,6 +56,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(peek::describe, module)?)?;
     module.add_function(wrap_pyfunction!(peek::first_records, module)?)?;
     module.add_function(wrap_pyfunction!(image::decode_image, module)?)?;
+    module.add_function(wrap_pyfunction!(image::image_header, module)?)?;
+    module.add_function(wrap_pyfunction!(image::read_images, module)?)?;
     module.add_function(wrap_pyfunction!(hash::hash_keys, module)?)?;
     module.add_function(wrap_pyfunction!(hash::hash_numbers, module)?)?;
     module.add_function(wrap_pyfunction!(hash::hash_records, module)?)?;

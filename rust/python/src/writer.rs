@@ -145,6 +145,18 @@ impl Writer {
         })
     }
 
+    /// Lets the file go to the disk while it is written.
+    fn sync_along(&self, py: Python<'_>) -> PyResult<()> {
+        let along = |writer: &mut Begun| {
+            match writer {
+                Begun::TfRecord(writer) => writer.sync_along(),
+                Begun::ArrayRecord(writer) => writer.sync_along(),
+            }
+            Ok(())
+        };
+        self.with(along).map_err(|error| raise(py, &error))
+    }
+
     /// Publishes the file.
     fn finish(&self, py: Python<'_>, sync: bool) -> PyResult<Finished> {
         let finish = |writer: &mut Begun| match writer {

@@ -12,14 +12,15 @@ from typing import Any
 
 from .._core import Records
 from ..columns import Array
-from ..errors import ExampleError, PenstockError, SchemaError
+from ..errors import CorruptionError, ExampleError, PenstockError, SchemaError, StorageError
 from ..example import IgnoreExample
 from ..field import Field
 from ..inference import cover
 from ..records.codec import Codec
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
-from ..subset import TableSubset, is_table
+from ..subset import TableSubset, is_table, takes_many
+from .ahead import ahead
 from .inputs import Inputs, are_plain, hands_on_records, multiplies, parts_of
 
 FIRST_EXAMPLES = 16  # that are encoded at a time before their size is known
@@ -76,7 +77,7 @@ class DriftError(PenstockError):
 class Encoder:
     """Makes records of examples, so many at a time that memory stays bounded."""
 
-    def __init__(self, job: Job, split: str, outcome: Outcome, threads: int | None = 1) -> None:
+    def __init__(self, job: Job, split: str, outcome: Outcome, threads: int = 1) -> None:
         self.job = job
         self.split = split
         self.outcome = outcome
@@ -93,35 +94,44 @@ class Encoder:
         Many at once where the source has columns, records or plain dicts; one by one elsewhere, and to find a bad one.
         """
         at_once = self._at_once(inputs.source, rows)
-        first, step = 0, min(FIRST_EXAMPLES, self._most) if at_once else len(rows)
-        while first < len(rows):
-            some, their_keys = rows[first : first + step], keys[first : first + step]
-            first += step
+        step = min(FIRST_EXAMPLES, self._most) if at_once else len(rows)
+
+        def cut() -> Iterator[Array]:
+            first = 0
+            while first < len(rows):
+                yield rows[first : (first := first + step)]
+
+        done = 0
+        for some, made in ahead(at_once or _nothing, cut(), self.threads if at_once else 1):
+            their_keys = keys[done : (done := done + len(some))]
             try:
-                if at_once is not None:
-                    records = at_once(some)
-                    yield records, their_keys
-                    step = self.next_step(step, [records])
-                    continue
-            except SchemaError:
-                pass  # one of them does not fit: below they are taken one by one, and it meets its fate by name
-            yield from self.loaded(zip(their_keys, some.tolist(), strict=True), inputs.source.__getitem__, inputs.place)
+                records = made()
+            except (SchemaError, CorruptionError, StorageError):
+                records = None  # of a bad one among them: taken one by one, it meets its fate by name
+            if records is not None:
+                yield records, their_keys
+                step = self.next_step(step, [records])
+            else:
+                named = zip(their_keys, some.tolist(), strict=True)
+                yield from self.loaded(named, inputs.source.__getitem__, inputs.place)
 
     def _at_once(self, source: Any, rows: Array) -> Callable[[Array], Records] | None:
         if hands_on_records(source) and source.schema == self.job.schema:
             return lambda some: source.records(some)
-        if is_table(source):
+        if takes_many(source):
             return lambda some: self._taken(source, some)
         if isinstance(source, list) and len(rows) and are_plain([source[rows[0]]]):
-            return lambda some: self.codec.encode_examples([source[r] for r in some.tolist()], threads=self.threads)
+            return lambda some: self.codec.encode_examples([source[r] for r in some.tolist()], threads=1)
         return None
 
     def _taken(self, source: Any, some: Array) -> Records:
         """The rows of a table: those of columns that can be encoded where they lie, or taken out of them."""
-        part = isinstance(source, TableSubset)
-        columns, rows = (source.source.columns, source.indices[some]) if part else (source.columns, some)
-        records = self.codec.encode_rows(columns, rows, threads=self.threads)
-        return self.codec.encode(source.take(some), threads=self.threads) if records is None else records
+        records = None
+        if is_table(source):
+            part = isinstance(source, TableSubset)
+            columns, rows = (source.source.columns, source.indices[some]) if part else (source.columns, some)
+            records = self.codec.encode_rows(columns, rows, threads=1)
+        return self.codec.encode(source.take(some), threads=1) if records is None else records
 
     def next_step(self, step: int, done: list[Records]) -> int:
         """How many examples to take at once, after so many have become these records."""
@@ -217,6 +227,10 @@ class Encoder:
             raise example_error(error, self.split, key, place) from error
         entry = {"split": self.split, "key": key, "place": place, "error": f"{type(error).__name__}: {error}"}
         self.outcome.bad.append({**entry, "traceback": "".join(traceback.format_exception(error))})
+
+
+def _nothing(rows: Array) -> None:
+    """What can be made of examples at once, where that is none."""
 
 
 def example_error(error: Exception, split: str, key: str, place: str) -> ExampleError:

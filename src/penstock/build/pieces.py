@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ..records.tfrecord import TFRecordReader, TFRecordWriter
+from ..subset import takes_many
 from .encoder import Job, Outcome
 from .inputs import hands_on_records
 from .local import Local
@@ -55,12 +56,20 @@ class Join:
 def write_shards(
     engine: Local, job: Job, tasks: list[Task], progress: Progress
 ) -> Generator[tuple[Task, Outcome], None, None]:
-    """Run tasks; where they are few, in pieces. Outcomes come as they are ready."""
+    """Run tasks; where they are few, in pieces. Outcomes come as they are ready.
+
+    What the core loads by itself needs no other process: those tasks run here, one after the other, on threads.
+    """
+    native = {split for split, source in job.sources.items() if hands_on_records(source) or takes_many(source)}
+    for task in tasks:
+        if task.split in native:
+            yield task, run(job, task, progress, engine.processes)
+    tasks = [task for task in tasks if task.split not in native]
     count = -(-PIECES * engine.processes // max(1, len(tasks)))
     items: deque[Task | Piece | Join] = deque()
     shards: dict[str, tuple[Task, dict[int, tuple[Piece, Loaded] | None]]] = {}
     for task in tasks:
-        pieces = [] if engine.processes == 1 or hands_on_records(job.sources[task.split]) else cut(task, count)
+        pieces = [] if engine.processes == 1 else cut(task, count)
         shards[task.file] = task, dict.fromkeys(range(len(pieces)))
         items.extend(pieces if len(pieces) > 1 else [task])
     with closing(engine.map(perform, job, items, progress)) as results:

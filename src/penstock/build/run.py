@@ -326,7 +326,7 @@ class _Build:
             folder = self.directory / WORK if shard.file in self.staged else self.directory
             paths.setdefault(shard.split, []).append(folder / shard.file)
         leaks, leaking = find_leaks(paths)
-        bad = [entry for outcome in self.outcomes.values() for entry in outcome.bad]
+        bad = [entry for file in sorted(self.outcomes) for entry in self.outcomes[file].bad]  # however they came
         ignored = sum(outcome.ignored for outcome in self.outcomes.values())
         found = {"bad": len(bad), "ignored": ignored, "duplicates": self.duplicates, "leaks": leaks}
         manifest = describe_dataset(self.info, self.begun, self.schema, shards, found)

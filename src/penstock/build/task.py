@@ -45,10 +45,10 @@ class Loaded:
     made_from: bytes | None
 
 
-def run(job: Job, task: Task, progress: Progress) -> Outcome:
+def run(job: Job, task: Task, progress: Progress, threads: int = 1) -> Outcome:
     """Load, encode and write one file of records, with its index and its keys."""
     with shard_writer(job, task.file) as writer:
-        loaded = load(job, task, writer, progress)
+        loaded = load(job, task, writer, progress, threads)
     return conclude(job, task.file, writer, [loaded])
 
 
@@ -57,14 +57,14 @@ def shard_writer(job: Job, file: str) -> TFRecordWriter:
     return TFRecordWriter(job.directory / file, job.format, index=True, sync=True, threads=1)
 
 
-def load(job: Job, task: Task, writer: TFRecordWriter, progress: Progress) -> Loaded:
+def load(job: Job, task: Task, writer: TFRecordWriter, progress: Progress, threads: int = 1) -> Loaded:
     """Load and encode the examples of a task, and write their records."""
     inputs = Inputs(job.sources[task.split])
     made_from = inputs.made_from(task.rows, task.keys)  # before the loading: a change while it runs is noticed
     outcome = Outcome(task.split, task.file)
     hashes = [np.empty(0, np.uint64)]
     kept: list[Sequence[str]] = []
-    for records, keys in Encoder(job, task.split, outcome).listed(inputs, task.rows, task.keys):
+    for records, keys in Encoder(job, task.split, outcome, threads).listed(inputs, task.rows, task.keys):
         writer.write_records(records)
         if len(job.sources) > 1:
             hashes.append(hash_records(records))

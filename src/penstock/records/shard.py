@@ -39,6 +39,8 @@ class ShardWriter:
         self.summary: Summary | None = None
         self._writer = writer
         self._sync = sync
+        if sync:
+            writer.sync_along()
         self._threads = threads
 
     def __len__(self) -> int:

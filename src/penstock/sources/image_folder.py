@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import Array
+from .._core import read_images
+from ..columns import Array, Bytes
 from ..errors import SchemaError, StorageError
 from ..field import Field
 from ..schema import Schema
@@ -49,6 +50,12 @@ class ImageFolder:
         check_image(data, path)
         image, label = self.schema
         return {image: data, label: int(self.labels[index])}
+
+    def take(self, indices: Array) -> dict[str, Any]:
+        """These examples, as columns."""
+        image, label = self.schema
+        contents, splits = read_images([self.place(index) for index in indices.tolist()])
+        return {image: Bytes._trusted(contents, splits), label: self.labels[indices]}
 
     def column(self, name: str) -> Any:
         """The labels are known without loading."""

@@ -215,6 +215,13 @@ impl Writer {
         Ok((bytes, packed))
     }
 
+    /// Lets the file go to the disk while it is written: [`Writer::finish`] with `sync` waits less then.
+    pub fn sync_along(&mut self) {
+        if let Some(layout) = &mut self.layout {
+            layout.file.sync_along();
+        }
+    }
+
     /// Publishes the file under its name; with `sync`, only once it is on the disk.
     pub fn finish(&mut self, sync: bool) -> Result<Summary> {
         self.pack(self.ends.len().div_ceil(self.options.group_size))?;
