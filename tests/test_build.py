@@ -251,7 +251,12 @@ def test_shards_are_named_as_tfds_names_them(tmp_path: Path) -> None:
     build(ROWS, tmp_path / "my photos" / "1.0.0", shards=2)
     names = {path.name for path in (tmp_path / "my photos" / "1.0.0").iterdir()}
     shards = {f"my_photos-train.tfrecord-0000{n}-of-00002" for n in range(2)}
-    assert names == {"penstock.json", *(name + suffix for name in shards for suffix in ("", ".index", ".keys"))}
+    assert names == {
+        "penstock.json",
+        "dataset_info.json",
+        "features.json",
+        *(name + suffix for name in shards for suffix in ("", ".index", ".keys")),
+    }
 
 
 @pytest.mark.parametrize(

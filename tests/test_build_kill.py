@@ -368,7 +368,8 @@ def test_leftovers_are_swept_and_other_files_left_alone(tmp_path: Path) -> None:
     build(rows, directory, shards=2, overwrite=True)
     names = {path.name for path in directory.iterdir()}
     shards = {f"toy-train.tfrecord-0000{n}-of-00002" for n in range(2)}
-    assert names == {"README.txt", "penstock.json", *(name + s for name in shards for s in ("", ".index", ".keys"))}
+    about = ("README.txt", "penstock.json", "dataset_info.json", "features.json")
+    assert names == {*about, *(name + s for name in shards for s in ("", ".index", ".keys"))}
 
 
 def test_shards_of_others_are_left_alone(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from .errors import MissingDependencyError, SchemaError, did_you_mean
 from .values import coerce, is_utf8, map_nested
 
 ENCODINGS = ("none", "bytes", "zlib")
+PIXELS = ("uint8", "uint16", "float32")
 KINDS = ("tensor", "text", "label", "image", "video", "audio", "box")
 
 _KIND_DTYPES = {"text": ("str",), "label": INTEGERS, "image": ("bytes",), "video": ("bytes",), "box": FLOATS}
@@ -41,6 +42,7 @@ class Field:
     classes   the names of a label's values
     kind      what the value means: "tensor", "text", "label", "image" ...
     levels    how many lists of any length enclose the value
+    decoded   the type of an image's pixels, or of a video's frame: "uint8[28,28,1]"; RGB of any size unless told
     """
 
     name: str = ""
@@ -53,6 +55,7 @@ class Field:
     classes: tuple[str, ...] | None = None
     kind: str = "tensor"
     levels: int = 0
+    decoded: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -67,6 +70,8 @@ class Field:
             raise SchemaError(f"expected 0 to {MAX_DEPTH} levels, got {reprlib.repr(self.levels)}", self.name)
         self._settle_kind()
         self._settle_encoding()
+        if self.decoded is not None:
+            self._settle_decoded()
         if self.default is not None:
             self._settle_default()
 
@@ -127,6 +132,16 @@ class Field:
         if self.encoding == "auto":
             self._set("encoding", "bytes" if exact_only or self.dtype == "float64" else "none")
 
+    def _settle_decoded(self) -> None:
+        """Height, width and channels, of bytes or of what a PNG can hold besides; a moving image has frames before."""
+        pixels = Field.parse(self.decoded or "", self.name)
+        if self.kind not in ("image", "video"):
+            raise SchemaError(f"expected decoded on an image or a video, got it on kind {self.kind!r}", self.name)
+        plain = not pixels.levels and not pixels.optional and len(pixels.shape) in (3, 4)
+        if not plain or pixels.dtype not in PIXELS:
+            raise SchemaError(f"expected decoded as uint8[height,width,channels], got {self.decoded}", self.name)
+        self._set("decoded", str(pixels))
+
     def _settle_default(self) -> None:
         """A field with a default may be missing. The default is kept as plain Python values."""
         if self.levels:
@@ -168,6 +183,7 @@ class Field:
             "classes": None,
             "kind": plain.kind if self.classes is None else "label",
             "levels": 0,
+            "decoded": None,
         }
         parts = [repr(self.name)] if self.name else []
         parts.append(f"dtype={self.dtype!r}")

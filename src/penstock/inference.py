@@ -36,6 +36,7 @@ class _Leaf(NamedTuple):
     default: Any = None
     classes: tuple[str, ...] | None = None
     kind: str = "tensor"
+    decoded: str | None = None
 
     def __str__(self) -> str:
         if not self.dtype:
@@ -236,6 +237,7 @@ def _join_leaves(a: _Leaf, b: _Leaf, where: str) -> _Leaf:
         b.default if a.default is None else a.default,
         a.classes,
         a.kind if a.kind == b.kind or not b.dtype else "tensor",
+        a.decoded if (a.kind, a.decoded) == (b.kind, b.decoded) or not b.dtype else None,
     )
 
 
@@ -285,6 +287,7 @@ def _settled(node: _Node, name: str, inside: bool = False) -> Field | Schema:
         classes=node.classes,
         kind=node.kind,
         levels=levels,
+        decoded=node.decoded,
     )
 
 
@@ -305,4 +308,5 @@ def _leaf_of(field: Field) -> _Leaf:
         field.default,
         field.classes,
         field.kind,
+        field.decoded,
     )

@@ -18,11 +18,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from .errors import CorruptionError, NotFoundError
+from .errors import CorruptionError
 from .info import Info
 from .records.index import SUFFIX as INDEX
 from .schema import Schema
-from .storage import publish
+from .storage import publish, read_json
 
 MANIFEST = "penstock.json"
 WORK = ".build"
@@ -133,14 +133,7 @@ def _checked(pattern: re.Pattern[str], text: Any) -> str:
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of a dataset."""
     path = directory / MANIFEST
-    try:
-        if path.stat().st_size > _MOST_MANIFEST_BYTES:
-            raise CorruptionError(f"expected a manifest of at most {_MOST_MANIFEST_BYTES} bytes, got more", str(path))
-        data = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise NotFoundError(f"expected a dataset, got no {MANIFEST} - at {directory}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CorruptionError(f"expected a manifest, got broken JSON ({error})", str(path)) from None
+    data = read_json(path, "a manifest", _MOST_MANIFEST_BYTES)
     return Manifest.from_json(data, str(path))
 
 

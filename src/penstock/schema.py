@@ -265,6 +265,8 @@ def _field_to_json(field: Field) -> dict[str, Any]:
     data: dict[str, Any] = {"type": str(field), "encoding": field.encoding, "kind": field.kind}
     if field.classes is not None:
         data["classes"] = list(field.classes)
+    if field.decoded is not None:
+        data["decoded"] = field.decoded
     if field.default is not None:
         data["default"] = map_nested(_item_to_json, field.default, into=list)
     return data
@@ -291,7 +293,7 @@ def _schema_from_json(data: Any, where: str, depth: int) -> Schema:
 
 
 def _field_from_json(data: Any, where: str) -> Field:
-    _check_keys(data, ("type", "encoding", "kind", "classes", "default"), where)
+    _check_keys(data, ("type", "encoding", "kind", "classes", "decoded", "default"), where)
     options = {key: value for key, value in data.items() if key != "type"}
     if options.get("default") is not None:
         dtype = Field.parse(data.get("type"), where).dtype

@@ -31,6 +31,9 @@ from ..records import __version__
 from ..records.tfrecord import TFRecordReader
 from ..schema import Schema
 from ..storage import publish, sync_folder
+from ..tfds.directory import INFO
+from ..tfds.features import FEATURES, LABELS
+from ..tfds.writing import remove_metadata, write_metadata
 from .encoder import Outcome
 
 QUARANTINE = "quarantine.jsonl"
@@ -95,7 +98,7 @@ def describe_dataset(
 
 
 def publish_dataset(directory: Path, commit: dict[str, Any]) -> Manifest:
-    """Move finished shards in, and write the manifest: from here on, there is a dataset.
+    """Move finished shards in, write what TFDS reads, and the manifest: from here on, there is a dataset.
 
     Where a shard takes the place of another, the manifest of the dataset before goes first. Done again after it was cut
     off, this ends with the same files; `commit` is what the journal keeps for that.
@@ -105,11 +108,13 @@ def publish_dataset(directory: Path, commit: dict[str, Any]) -> Manifest:
     moves = [(directory / WORK / name, directory / name) for name in names if (directory / WORK / name).exists()]
     if any(target.exists() for _, target in moves):
         (directory / MANIFEST).unlink(missing_ok=True)
+        remove_metadata(directory)
         sync_folder(directory)
     for source, target in moves:
         os.replace(source, target)
     sync_folder(directory)
     write_quarantine(directory, commit["quarantine"])
+    write_metadata(directory, manifest)
     write_manifest(directory, manifest)
     return manifest
 
@@ -125,7 +130,8 @@ def write_quarantine(directory: Path, bad: list[dict[str, str]]) -> None:
 
 def sweep_temporary(directory: Path, name: str) -> None:
     """Remove the files that killed builds were writing."""
-    ours = re.compile(rf"\.({re.escape(name)}-|{re.escape(MANIFEST)}\.|{re.escape(QUARANTINE)}\.).*\.partial")
+    files = "|".join(map(re.escape, (MANIFEST, QUARANTINE, INFO, FEATURES)))
+    ours = re.compile(rf"\.({re.escape(name)}-|({files}|.*{re.escape(LABELS)})\.).*\.partial")
     for path in [*directory.iterdir(), *(directory / WORK).iterdir()]:
         if ours.fullmatch(path.name) or (path.parent.name == WORK and path.suffix == ".partial"):
             path.unlink(missing_ok=True)

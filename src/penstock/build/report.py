@@ -9,6 +9,7 @@ from pathlib import Path
 from ..load.dataset import Dataset
 from ..load.opening import open_manifest
 from ..manifest import Manifest
+from ..tfds.features import features_of
 from .commit import Leak
 
 
@@ -80,6 +81,11 @@ class Built(Dataset):
     def duplicates(self) -> int:
         """Examples that were left out because another one has the same record; see `dedupe`."""
         return int(self.manifest.found["duplicates"])
+
+    @property
+    def tfds_notes(self) -> dict[str, str]:
+        """Fields that TFDS can't read, or not as we do, each with the reason. Its description says so too."""
+        return features_of(self.manifest.schema)[1]
 
     @property
     def leaks(self) -> int:

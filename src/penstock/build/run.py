@@ -18,6 +18,7 @@ from ..info import Info
 from ..manifest import WORK, Manifest, dataset_name, dataset_version, shard_file
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
+from ..tfds.writing import dataset_directory
 from .commit import Leak, describe_dataset, find_leaks, publish_dataset, sweep_shards, sweep_temporary
 from .duplicates import drop_duplicates
 from .encoder import DriftError, Job, Outcome
@@ -57,6 +58,7 @@ def build(
     build([{"x": 1}, {"x": 2}], "data/toy")
     build(image_folder("photos/"), "data/photos", shards=8, on_error="quarantine")
 
+    path       a directory; "tfds:name" or "tfds:name:1.0.0" is the one where TFDS looks for that name
     format     "tfrecord", or TFRecord(...) with options
     shards     how many for each split; by size unless told
     schema     what examples hold; found out unless told, from a sample or, with "full", from every example
@@ -75,7 +77,7 @@ def build(
     )
     engine = engine or Local(workers=workers)
     splits = list_splits(source, order, seed)
-    directory = Path(path)
+    directory = dataset_directory(path, info)
     with Journal(directory / WORK) as journal:
         try:
             return _Build(directory, options, engine, journal, splits).run(info, overwrite)

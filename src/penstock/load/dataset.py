@@ -28,23 +28,26 @@ def load(
     decode: bool | Mapping[str, Any] = True,
     on_error: str = "raise",
     cache: PathLike | None = None,
+    data_dir: PathLike | None = None,
 ) -> Dataset:
-    """Open a dataset: a directory that `build` made, or TFRecord files made by anyone.
+    """Open a dataset: a directory that `build` made or TFDS prepared, or TFRecord files made by anyone.
 
     ds = load("data/photos")
     ds["train"][5]                         # any example: {"image": array(...), "label": 3}
     ds["train[:80%]"].shuffle(seed=7).batch(64)
 
-    path      a directory, a file, a glob, a range such as "part-{000..146}.tfrecord", or a list of them
+    path      a directory, a file, a glob, a range such as "part-{000..146}.tfrecord", or a list of them;
+              "tfds:name", "tfds:name/config:1.0.0": what TFDS prepared under that name
     schema    what the records hold, if nobody has written it down; otherwise it is inferred from a sample
-    format    "tfrecord"; found out unless told
+    format    "tfrecord" or "array_record", where both are there; found out unless told
     decode    images become arrays; False leaves them as bytes, {"image": Image(size=(224, 224))} says how
     on_error  "raise", or "skip" to leave damaged records out, count and report them
     cache     the folder for indexes of files whose own folder cannot be written to
+    data_dir  where TFDS keeps its datasets: $TFDS_DATA_DIR, or ~/tensorflow_datasets, unless told
     """
     if on_error not in ("raise", "skip"):
         raise SchemaError(f'expected on_error "raise" or "skip", got {on_error!r}', "load")
-    opened = open_dataset(path, schema, format, cache)
+    opened = open_dataset(path, schema, format, cache, data_dir)
     check_decode(opened.schema, decode)
     return Dataset(opened, decode=decode, on_error=on_error)
 
@@ -73,6 +76,11 @@ class Dataset(Mapping[str, Split]):
     def schema(self) -> Schema:
         """What its examples hold."""
         return self._opened.schema
+
+    @property
+    def unread(self) -> dict[str, str]:
+        """Fields that TFDS stored and that can't be read here, each with the reason."""
+        return {} if self._opened.prepared is None else self._opened.prepared.unread
 
     def __getitem__(self, expression: str) -> Split:
         if not isinstance(expression, str):

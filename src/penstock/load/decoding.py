@@ -70,7 +70,7 @@ def images_of(schema: Schema, decode: Any) -> dict[str, Image]:
     given = decode if isinstance(decode, Mapping) else {}
     images: dict[str, Image] = {}
     for name, field in fields.items():
-        wanted = given.get(name, decode is not False)
+        wanted = given.get(name, decode is not False and _is_plain(field))
         if not isinstance(wanted, (bool, Image)):
             expected = "expected True, False or Image(...)"
             raise SchemaError(f"{expected}, got {type(wanted).__name__}", f"decode, field {name!r}")
@@ -90,6 +90,14 @@ def check_decode(schema: Schema, decode: Any) -> None:
     images_of(schema, decode)
 
 
+def _is_plain(field: Field) -> bool:
+    """Whether its pixels are bytes, in one frame: others are left to those who know them."""
+    return field.decoded is None or (field.decoded.startswith("uint8[") and field.decoded.count(",") == 2)
+
+
 def _plain(field: Field) -> Image:
-    """As RGB; where the pixels are classes, as they are stored."""
-    return Image() if field.classes is None else Image(channels=None)
+    """With the channels that it says; as RGB unless told; where the pixels are classes, as they are stored."""
+    if field.classes is not None:
+        return Image(channels=None)
+    channels = 3 if field.decoded is None else Field.parse(field.decoded).shape[-1]
+    return Image(channels=channels if channels in (1, 3, 4) else None)

@@ -70,7 +70,10 @@ def indexed(path: str, cache: PathLike | None = None) -> ShardFile:
         if sidecar.exists():
             with suppress(CorruptionError, StorageError):
                 return ShardFile(path, len(Shard(path, sidecar, True)), size, str(sidecar))
-    index = Shard(path).index()
+    shard = Shard(path)
+    if shard.format[0] == "array_record":
+        return ShardFile(path, len(shard), size, None)  # its footer is its index
+    index = shard.index()
     for sidecar in (beside, cached):
         with suppress(OSError):
             if sidecar is cached:

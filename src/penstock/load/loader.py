@@ -108,6 +108,9 @@ class Loader:
         """Only these fields; the bytes of the others are skipped when records are decoded."""
         if not fields:
             raise SchemaError("expected the name of a field, got none", "select", name_known("", self._recipe.schema))
+        for name, reason in self._recipe.unread.items():
+            if name in fields:
+                raise SchemaError(f"the field {name!r} can't be read: {reason}", "select")
         if self._recipe.steps:
             return self.map(Pick(fields), threads=0)
         self._recipe.schema.select(*fields)  # says which are unknown

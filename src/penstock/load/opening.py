@@ -1,4 +1,4 @@
-"""What a path stands for: a dataset of ours, or record files made by anyone."""
+"""What a path stands for: a dataset of ours, one that TFDS prepared, or record files made by anyone."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..errors import SchemaError
 from ..manifest import MANIFEST, Manifest, read_manifest
 from ..records.index import SUFFIX
 from ..schema import Schema
+from ..tfds.directory import FORMATS, INFO, Prepared, find_dataset, is_tfds_name
 
 PathLike = str | os.PathLike[str]
 
@@ -35,6 +36,7 @@ class Opened:
     schema: Schema
     splits: dict[str, tuple[ShardFile, ...]]
     manifest: Manifest | None = None
+    prepared: Prepared | None = None
 
 
 def open_dataset(
@@ -42,13 +44,23 @@ def open_dataset(
     schema: Schema | Mapping[str, Any] | None,
     format: str | None,
     cache: PathLike | None = None,
+    data_dir: PathLike | None = None,
 ) -> Opened:
-    """Open a directory with a manifest, or record files: one, a list, a folder, a glob, a range."""
-    if format not in (None, "tfrecord"):
-        raise SchemaError(f'expected format "tfrecord", or None to find it out, got {format!r}', "load")
+    """Open a directory with a manifest or with metadata of TFDS, or record files: one, a list, a folder, a glob."""
+    if format not in (None, *FORMATS):
+        expected = " or ".join(f'"{known}"' for known in FORMATS)
+        raise SchemaError(f"expected format {expected}, or None to find it out, got {format!r}", "load")
+    if is_tfds_name(path):
+        path = find_dataset(str(path), data_dir)
+    elif data_dir is not None:
+        raise SchemaError('expected data_dir with a name such as "tfds:mnist", got it with a path', "load")
     given = None if schema is None else schema if isinstance(schema, Schema) else Schema(schema)
     if isinstance(path, (str, os.PathLike)) and os.path.isfile(os.path.join(path, MANIFEST)):
         return open_manifest(Path(path), read_manifest(Path(path)), given)
+    if isinstance(path, (str, os.PathLike)) and os.path.isfile(os.path.join(path, INFO)):
+        from .prepared import open_prepared
+
+        return open_prepared(Path(path), given, format, cache)
     from .files import open_files  # sources take a while to import, and datasets of ours need none
 
     return open_files([path] if isinstance(path, (str, os.PathLike)) else path, given, cache)

@@ -89,6 +89,11 @@ class Recipe:
         found = {id(dataset): dataset for recipe in self.root.recipes for dataset in recipe.datasets}
         return list(found.values())
 
+    @property
+    def unread(self) -> dict[str, str]:
+        """Fields that are there but can't be read, each with the reason."""
+        return {name: reason for dataset in self.datasets for name, reason in dataset.unread.items()}
+
     @cached_property
     def files(self) -> list[ShardFile]:
         """The shards of all datasets, one after the other: what numbers mean."""

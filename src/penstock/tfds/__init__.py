@@ -1,0 +1,1 @@
+"""The metadata of TensorFlow Datasets, both ways: what we build opens there, what it prepared opens here."""

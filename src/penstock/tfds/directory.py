@@ -1,0 +1,171 @@
+"""The directory of a dataset as TFDS knows it: where it lies, its dataset_info.json, its features.
+
+<data_dir>/<name>/[<config>/]<version>/
+  dataset_info.json  features.json  label.labels.txt
+  name-train.tfrecord-00000-of-00003 ...
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import CorruptionError, NotFoundError, SchemaError
+from ..schema import Schema
+from ..storage import read_json
+from .features import FEATURES, Json, label_file
+from .schemas import schema_of
+
+INFO = "dataset_info.json"
+SCHEME = "tfds:"
+TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
+FORMATS = ("tfrecord", "array_record")  # that we read
+
+_NAME = re.compile(r"(?P<name>\w+)(/(?P<config>[\w.+-]+))?(:(?P<version>\d+\.\d+\.\d+))?")
+_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_FILE = re.compile(r"[\w.+-]+")
+_MOST_BYTES = 1 << 28  # of a file of metadata
+
+
+# Where datasets lie
+
+
+def is_tfds_name(path: Any) -> bool:
+    """Whether it is a name as in "tfds:mnist", which stands for a directory."""
+    return isinstance(path, str) and path.startswith(SCHEME)
+
+
+def data_directory(given: str | os.PathLike[str] | None = None) -> Path:
+    """Where TFDS keeps its datasets: as given, or $TFDS_DATA_DIR, or in the home directory."""
+    return Path(given or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+
+
+def parse_name(text: str) -> tuple[str, str | None, str | None]:
+    """Name, config and version of "tfds:name/config:1.0.0"."""
+    match = _NAME.fullmatch(text.removeprefix(SCHEME))
+    if match is None:
+        raise SchemaError(f"expected a name such as tfds:mnist or tfds:mnist:3.0.1, got {text!r}")
+    return match["name"], match["config"], match["version"]
+
+
+def find_dataset(text: str, data_dir: str | os.PathLike[str] | None = None) -> Path:
+    """The directory of "tfds:name": of its default config, in its highest version, unless it says which."""
+    name, config, version = parse_name(text)
+    folder = data_directory(data_dir) / name
+    if config is None and not _versions(folder):
+        config = _default_config(folder)
+    if config is not None:
+        folder = folder / config
+    found = _versions(folder)
+    if version is None and found:
+        version = max(found, key=lambda text: tuple(map(int, text.split("."))))
+    if version not in found:
+        known = f"the versions {', '.join(found)}" if found else "nothing"
+        raise NotFoundError(f"expected {text} as TFDS prepares it, got {known} - at {folder}. Give data_dir=")
+    return folder / str(version)
+
+
+def _versions(folder: Path) -> list[str]:
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [entry.name for entry in entries if _VERSION.fullmatch(entry.name) and (entry / INFO).is_file()]
+
+
+def _default_config(folder: Path) -> str | None:
+    path = folder / ".config" / "metadata.json"
+    if path.is_file():
+        said = _read_json(path).get("default_config_name")
+        return said if isinstance(said, str) and _FILE.fullmatch(said) else None
+    configs = [entry.name for entry in sorted(folder.iterdir()) if _versions(entry)] if folder.is_dir() else []
+    if len(configs) > 1:
+        hint = f"Say which: tfds:{folder.name}/{configs[0]}"
+        raise NotFoundError(f"expected one config, got {', '.join(configs)} - at {folder}. {hint}")
+    return configs[0] if configs else None
+
+
+# What a directory says of itself
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A dataset that TFDS can open: its shards by split, each with its number of records.
+
+    unread  fields that we can't read, each with the reason
+    """
+
+    name: str
+    schema: Schema
+    splits: dict[str, list[tuple[str, int]]]
+    unread: dict[str, str]
+    said: Json
+
+
+def read_prepared(directory: Path, format: str | None = None) -> Prepared:
+    """What a directory holds, by its metadata alone. `format` chooses where shards lie there in more than one."""
+    info, features = _read_json(directory / INFO), _read_json(directory / FEATURES)
+    chosen = _format(info, format, directory)
+    try:
+        name = _checked(info["name"])
+        splits = {_checked(split["name"]): _shards(name, split, chosen) for split in info.get("splits", ())}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        got = f"something else ({type(error).__name__}: {error})"
+        raise CorruptionError(f"expected what TFDS says of a dataset, got {got}", str(directory / INFO)) from None
+    try:
+        schema, unread = schema_of(features, lambda path: _class_names(directory / label_file(path)))
+        if not schema and not unread:
+            raise ValueError("no features")
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        got = f"something else ({type(error).__name__}: {error})"
+        raise CorruptionError(f"expected TFDS features, got {got}", str(directory / FEATURES)) from None
+    return Prepared(name, schema, splits, unread, info)
+
+
+def _format(info: Json, wanted: str | None, directory: Path) -> str:
+    formats = [str(info.get("fileFormat") or "tfrecord"), *map(str, info.get("alternativeFileFormats", ()))]
+    known = [format for format in formats if format in FORMATS]
+    if wanted is None and known:
+        return known[0]
+    if wanted not in known:
+        expected = wanted or " or ".join(FORMATS)
+        raise SchemaError(f"expected shards in the format {expected}, got {', '.join(formats)}", str(directory))
+    return wanted
+
+
+def _shards(name: str, split: Json, format: str) -> list[tuple[str, int]]:
+    """The files of a split, named by its template, with their numbers of records."""
+    lengths = [int(length) for length in split["shardLengths"]]
+    if any(length < 0 for length in lengths):
+        raise ValueError(f"shards of {lengths} records")
+    count = len(lengths)
+    digits = max(5, len(str(count)))
+    template = str(split.get("filepathTemplate") or TEMPLATE)
+    for word, text in (("DATASET", name), ("SPLIT", split["name"]), ("FILEFORMAT", format)):
+        template = template.replace(f"{{{word}}}", text)
+    template = template.replace("{SHARD_X_OF_Y}", "{SHARD_INDEX}-of-{NUM_SHARDS}")
+    template = template.replace("{NUM_SHARDS}", f"{count:0{digits}}")
+    files = [_checked(template.replace("{SHARD_INDEX}", f"{number:0{digits}}")) for number in range(count)]
+    return list(zip(files, lengths, strict=True))
+
+
+def _checked(text: Any) -> str:
+    """A name that stays within the directory."""
+    if not isinstance(text, str) or not _FILE.fullmatch(text) or text in (".", ".."):
+        raise ValueError(f"the name {text!r}")
+    return text
+
+
+def _class_names(path: Path) -> tuple[str, ...] | None:
+    try:
+        names = tuple(line.strip() for line in path.read_text(encoding="utf-8").split("\n") if line.strip())
+    except (OSError, ValueError):
+        return None
+    return names if len(set(names)) == len(names) else None
+
+
+def _read_json(path: Path) -> Json:
+    data = read_json(path, "metadata of TFDS", _MOST_BYTES)
+    if not isinstance(data, dict):
+        raise CorruptionError(f"expected metadata of TFDS, got {type(data).__name__}", str(path))
+    return data

@@ -1,0 +1,99 @@
+"""The files that make a dataset of ours one of TFDS: dataset_info.json, features.json, and the names of classes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from ..errors import SchemaError
+from ..info import Info
+from ..manifest import Manifest
+from ..storage import publish
+from .directory import INFO, TEMPLATE, data_directory, is_tfds_name, parse_name
+from .features import FEATURES, Json, features_of, is_left_out, label_files
+
+FIRST_VERSION = "1.0.0"  # where neither the path nor anybody says one
+
+
+def dataset_directory(path: str | os.PathLike[str], info: Info | None) -> Path:
+    """Where a dataset is built: at a path, or, for a name as in "tfds:name", where TFDS looks for it."""
+    if not is_tfds_name(path):
+        return Path(path)
+    name, config, version = parse_name(str(path))
+    if config is not None:
+        raise SchemaError(f"expected a name without a config, got {path!r}", "build")
+    return data_directory() / name / (version or (info and info.version) or FIRST_VERSION)
+
+
+def write_metadata(directory: Path, manifest: Manifest) -> None:
+    """Let TFDS open the dataset; where it can't, leave nothing that says so. dataset_info.json comes last."""
+    remove_metadata(directory)
+    closed = why_closed(manifest)
+    for file, names in label_files(manifest.schema).items():
+        if closed or names is None:
+            (directory / file).unlink(missing_ok=True)  # one of another build
+        else:
+            publish(directory / file, names.encode())
+    if closed:
+        (directory / FEATURES).unlink(missing_ok=True)
+        return
+    features, notes = features_of(manifest.schema)
+    publish(directory / FEATURES, _json(features))
+    publish(directory / INFO, _json(_dataset_info(manifest, notes)), sync=True)
+
+
+def remove_metadata(directory: Path) -> None:
+    """Close the dataset to TFDS, while its shards are replaced."""
+    (directory / INFO).unlink(missing_ok=True)
+
+
+def why_closed(manifest: Manifest) -> str:
+    """Why TFDS can't open a dataset at all; nothing if it can."""
+    if "tfrecord" in _formats(manifest) and manifest.options["format"].get("compression"):
+        return "TFDS reads no compressed TFRecord files"
+    if manifest.schema.sequence or all(map(is_left_out, manifest.schema.leaves())):
+        return "TFDS can read none of its fields"
+    return ""
+
+
+def _dataset_info(manifest: Manifest, notes: dict[str, str]) -> Json:
+    info = manifest.info
+    splits = [
+        {
+            "name": split,
+            "shardLengths": [str(shard.records) for shard in shards],
+            "numBytes": str(sum(shard.bytes for shard in shards)),
+            "filepathTemplate": TEMPLATE,
+        }
+        for split, shards in manifest.splits.items()
+    ]
+    said: Json = {
+        "name": manifest.name,
+        "version": info.version or FIRST_VERSION,
+        "description": "\n\n".join(filter(None, [info.description, _said(notes)])),
+        "citation": info.citation,
+        "fileFormat": _formats(manifest)[0],
+        "splits": splits,
+    }
+    kept = {leaf.name.split("/")[0] for leaf in manifest.schema.leaves() if not is_left_out(leaf)}
+    if info.supervised is not None and kept.issuperset(name.split("/")[0] for name in info.supervised):
+        said["supervisedKeys"] = {"tuple": {"items": [{"featureKey": name} for name in info.supervised]}}
+    if manifest.options["order"] == "source":
+        said["disableShuffling"] = True
+    return {key: value for key, value in said.items() if value != ""}
+
+
+def _formats(manifest: Manifest) -> list[str]:
+    """The formats in the names of the shards."""
+    files = [shard.file for shards in manifest.splits.values() for shard in shards]
+    return list(dict.fromkeys(file.rpartition(".")[2].partition("-")[0] for file in files))
+
+
+def _said(notes: dict[str, str]) -> str:
+    said = "; ".join(f"{name}: {note}" for name, note in notes.items())
+    return f"Fields that penstock.load gives otherwise. {said}." if said else ""
+
+
+def _json(data: Json) -> bytes:
+    return json.dumps(data, indent=1).encode()
