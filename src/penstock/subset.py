@@ -195,6 +195,16 @@ def place_of(source: Any, index: int) -> str:
     return f"example {index}" if key == str(index) else key
 
 
+def stamps_of(source: Any, rows: Array) -> Iterable[str]:
+    """What changes when these examples do; empty where that is unknown."""
+    if isinstance(source, Subset):
+        return stamps_of(source.source, source.indices[rows])
+    if callable(getattr(source, "stamps", None)):
+        stamps: Iterable[str] = source.stamps(rows)
+        return stamps
+    return (str(source.stamp(row)) for row in rows.tolist()) if hasattr(source, "stamp") else [""] * len(rows)
+
+
 def keyed(source: Any) -> Iterator[tuple[str, Any]]:
     """The stream's examples with their keys."""
     items: Iterable[Any] = source() if callable(source) and not isinstance(source, Iterable) else source

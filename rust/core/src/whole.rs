@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use crate::error::{Error, Result};
 
@@ -41,6 +42,20 @@ pub fn read<P: AsRef<Path>>(paths: &[P], check: impl Fn(&[u8]) -> Result<()>) ->
     Ok((content, ends))
 }
 
+/// A file's size and time of change in nanoseconds; nothing if it cannot be looked at.
+pub fn stamp(path: &Path) -> String {
+    let look = || {
+        let about = std::fs::metadata(path).ok()?;
+        let changed = about.modified().ok()?;
+        let nanoseconds = match changed.duration_since(UNIX_EPOCH) {
+            Ok(after) => after.as_nanos() as i128,
+            Err(before) => -(before.duration().as_nanos() as i128),
+        };
+        Some(format!("{}-{nanoseconds}", about.len()))
+    };
+    look().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +76,19 @@ mod tests {
         let (content, ends) = read(&paths, |_| Ok(())).unwrap();
         assert_eq!((&content[..], &ends[..]), (&b"onethree"[..], &[0, 3, 3, 8][..]));
         assert_eq!(read::<&str>(&[], |_| Ok(())).unwrap(), (vec![], vec![0]));
+    }
+
+    #[test]
+    fn stamps_tell_size_and_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let file = File::create(&path).unwrap();
+        std::fs::write(&path, "text").unwrap();
+        file.set_modified(UNIX_EPOCH + std::time::Duration::from_nanos(1_234_567_890_123_456_789)).unwrap();
+        assert_eq!(stamp(&path), "4-1234567890123456789");
+        file.set_modified(UNIX_EPOCH - std::time::Duration::from_millis(1500)).unwrap();
+        assert_eq!(stamp(&path), "4--1500000000");
+        assert_eq!(stamp(&folder.path().join("b")), "");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use numpy::{PyArray1, PyArrayMethods};
 use penstock_core::image::{self, Crop, Header, Options, Pixels};
-use penstock_core::{whole, Error};
+use penstock_core::Error;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -74,16 +74,6 @@ pub fn image_header(data: &Bound<'_, PyBytes>, place: PathBuf) -> PyResult<(&'st
     let Header { format, width, height } =
         Header::of(data.as_bytes()).map_err(|error| raise(data.py(), &error.in_file(&place)))?;
     Ok((format.name(), width, height))
-}
-
-/// A column of bytes: all of them, and where each row begins and ends.
-type Contents<'py> = (Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<i64>>);
-
-/// The contents of image files, their headers checked.
-#[pyfunction]
-pub fn read_images(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Contents<'_>> {
-    let (bytes, ends) = released(py, || whole::read(&paths, |bytes| Header::of(bytes).map(drop)))?;
-    Ok((PyArray1::from_vec(py, bytes), PyArray1::from_vec(py, ends)))
 }
 
 fn array(py: Python<'_>, pixels: Pixels) -> PyResult<Bound<'_, PyAny>> {

@@ -14,6 +14,7 @@ mod rows;
 mod sequence;
 mod shard;
 mod shards;
+mod whole;
 mod writer;
 
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
@@ -57,7 +58,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(peek::first_records, module)?)?;
     module.add_function(wrap_pyfunction!(image::decode_image, module)?)?;
     module.add_function(wrap_pyfunction!(image::image_header, module)?)?;
-    module.add_function(wrap_pyfunction!(image::read_images, module)?)?;
+    module.add_function(wrap_pyfunction!(whole::file_stamps, module)?)?;
+    module.add_function(wrap_pyfunction!(whole::read_images, module)?)?;
     module.add_function(wrap_pyfunction!(hash::hash_keys, module)?)?;
     module.add_function(wrap_pyfunction!(hash::hash_numbers, module)?)?;
     module.add_function(wrap_pyfunction!(hash::hash_records, module)?)?;

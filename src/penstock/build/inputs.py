@@ -21,7 +21,7 @@ from ..schema import Schema
 from ..sources.files import stamp_of
 from ..sources.table import table
 from ..splitting import Splits
-from ..subset import is_listed, is_table, key_of, own_key, place_of
+from ..subset import is_listed, is_table, key_of, own_key, place_of, stamps_of, takes_many
 
 KEY = "__key__"
 
@@ -111,8 +111,7 @@ class Inputs:
         if not hasattr(self.source, "stamp") or is_table(self.source):
             return None
         said = []
-        for row, key in zip(rows.tolist(), keys, strict=True):
-            stamp = str(self.source.stamp(row))
+        for stamp, key in zip(stamps_of(self.source, rows), keys, strict=True):
             if not stamp:
                 return None
             said.append(f"{len(key)}:{key}{len(stamp)}:{stamp}")
@@ -148,7 +147,7 @@ def hands_on_records(source: Any) -> bool:
 
 def is_complete(source: Any) -> bool:
     """Whether a source's own schema says all, so that no example needs to be looked at."""
-    return is_table(source) or hands_on_records(source)
+    return takes_many(source) or hands_on_records(source)
 
 
 def are_plain(examples: Iterable[Any]) -> bool:

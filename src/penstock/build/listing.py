@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from .._core import Records
 from ..columns import Array
-from ..errors import SchemaError
+from ..errors import PenstockError, SchemaError
 from ..records.codec import Codec
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
@@ -88,18 +88,16 @@ class Split:
         return records.nbytes / max(1, len(records)) + FRAME
 
     def _some_records(self, codec: Codec) -> Records:
-        if is_complete(self.source):
-            rows = self.rows[:: max(1, len(self.rows) // 64)]
-            whole = hands_on_records(self.source)
-            records: Records = self.source.records(rows) if whole else codec.encode(self.source.take(rows))
-            return records
-        fitting = []
-        for _, example in self.samples:
-            try:
-                fitting.append(codec.encode_examples([example], threads=1)[0])
-            except (ValueError, TypeError, AttributeError):
-                continue  # the build will deal with it
-        return Records(fitting)
+        def encoded(rows: Array) -> Records:
+            return self.source.records(rows) if hands_on_records(self.source) else codec.encode(self.source.take(rows))
+
+        if not is_complete(self.source):
+            return _fitting(lambda named: codec.encode_examples([named[1]], threads=1), self.samples)
+        rows = self.rows[:: max(1, len(self.rows) // 64)]
+        try:
+            return encoded(rows)
+        except PenstockError:  # of a bad one among them
+            return _fitting(encoded, np.split(rows, len(rows)))
 
     def count_shards(self, schema: Schema, shards: int | None, format: TFRecord) -> int:
         """How many shards it gets."""
@@ -108,6 +106,17 @@ class Split:
         return count_shards(
             len(self.rows), size, shards=shards, shard_bytes=format.shard_bytes, shard_examples=format.shard_examples
         )
+
+
+def _fitting(encode: Callable[[Any], Records], examples: Iterable[Any]) -> Records:
+    """The records of those that can be had."""
+    records = []
+    for example in examples:
+        try:
+            records += list(encode(example))
+        except (PenstockError, ValueError, TypeError, AttributeError):
+            continue  # the build will deal with it
+    return Records(records)
 
 
 def list_splits(source: Any, order: str, seed: int) -> list[Split]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
+from .._core import file_stamps
 from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
 from ..storage import expand
 
@@ -88,11 +89,7 @@ def not_text(path: str, error: UnicodeDecodeError) -> CorruptionError:
 
 def stamp_of(path: str) -> str:
     """A file's size and time of change, empty when it cannot be looked at."""
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):
-        return ""
-    return f"{status.st_size}-{status.st_mtime_ns}"
+    return file_stamps([path])[0]
 
 
 def within(root: str, name: str, place: str) -> str:

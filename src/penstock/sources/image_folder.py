@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core import read_images
+from .._core import file_stamps, read_images
 from ..columns import Array, Bytes
 from ..errors import SchemaError, StorageError
 from ..field import Field
@@ -51,10 +51,18 @@ class ImageFolder:
         image, label = self.schema
         return {image: data, label: int(self.labels[index])}
 
+    def stamps(self, indices: Array) -> list[str]:
+        """Those of many."""
+        return file_stamps(self._paths(indices))
+
+    def _paths(self, indices: Array) -> list[str]:
+        root, names = self.root, self.names
+        return [f"{root}/{names[index]}" for index in indices.tolist()]
+
     def take(self, indices: Array) -> dict[str, Any]:
         """These examples, as columns."""
         image, label = self.schema
-        contents, splits = read_images([self.place(index) for index in indices.tolist()])
+        contents, splits = read_images(self._paths(indices))
         return {image: Bytes._trusted(contents, splits), label: self.labels[indices]}
 
     def column(self, name: str) -> Any:
