@@ -37,6 +37,7 @@ OPTIONAL_PACKAGES = {
     "pyarrow": {"sources"},
     "torch": {"frameworks"},
     "tensorflow": {"frameworks"},
+    "tensorflow_datasets": {"sources"},
     "jax": {"frameworks"},
 }
 # Leaves that nothing imports but a method that opens them: what they are made for may stand at their head.
@@ -52,8 +53,8 @@ PUBLIC = [
     "SchemaError", "SequenceCodec", "Skip", "Split", "Splits", "StorageError", "TFRecord", "TFRecordReader",
     "TFRecordWriter", "Text", "__version__", "build", "coco", "crc32c", "csv", "dedupe", "examples",
     "image_classification", "image_folder", "json", "jsonl", "load", "masked_crc32c", "mix", "parquet",
-    "place_of_record", "places_of", "split", "splits", "table", "text_classification", "tfrecords", "voc_detection",
-    "voc_segmentation",
+    "place_of_record", "places_of", "split", "splits", "table", "text_classification", "tfds", "tfrecords",
+    "voc_detection", "voc_segmentation",
 ]  # fmt: skip
 
 LONGEST_MODULE = 600  # lines; at 400, look whether it is two rooms

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 # Bound now, so that importing them later can't hide the functions of the same names.
 from . import build as _build
 from . import load as _load
+from . import tfds as _tfds
 
 if TYPE_CHECKING:
     from .build.local import Local
@@ -53,11 +54,12 @@ if TYPE_CHECKING:
     from .sources.image_folder import image_folder
     from .sources.table import parquet, table
     from .sources.text import text_classification
+    from .sources.tfds_builder import tfds
     from .sources.tfrecords import tfrecords
     from .sources.voc import voc_detection, voc_segmentation
     from .splitting import Splits, split, splits
 
-del build, load, _build, _load
+del build, load, tfds, _build, _load, _tfds
 
 _HOMES = {
     "build.local": "Local",
@@ -89,6 +91,7 @@ _HOMES = {
     "sources.image_folder": "image_folder",
     "sources.table": "parquet table",
     "sources.text": "text_classification",
+    "sources.tfds_builder": "tfds",
     "sources.tfrecords": "tfrecords",
     "sources.voc": "voc_detection voc_segmentation",
     "splitting": "Splits split splits",
@@ -157,6 +160,7 @@ __all__ = [
     "splits",
     "table",
     "text_classification",
+    "tfds",
     "tfrecords",
     "voc_detection",
     "voc_segmentation",

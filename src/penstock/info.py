@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from .errors import SchemaError, name_known
@@ -20,6 +20,7 @@ class Info:
     description  what it is, in a few sentences
     citation     how to cite it, such as BibTeX
     supervised   the fields that are what a model gets and what it should say: ("image", "label")
+    tfds         what else TensorFlow Datasets should find: {"info": {...}, "features": {...}}, as `tfds` says it
     """
 
     name: str | None = None
@@ -27,6 +28,7 @@ class Info:
     description: str = ""
     citation: str = ""
     supervised: tuple[str, str] | None = None
+    tfds: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         for name, pattern, like in (("name", r"\w+", "photos_2024"), ("version", r"\d+\.\d+\.\d+", "1.0.0")):
@@ -36,11 +38,17 @@ class Info:
         for name in ("description", "citation"):
             if not isinstance(getattr(self, name), str):
                 raise SchemaError(f"expected a text, got {type(getattr(self, name)).__name__}", f"info {name}")
+        if self.tfds is not None and not (isinstance(self.tfds, dict) and self.tfds.keys() <= {"info", "features"}):
+            raise SchemaError(f"expected a dict of info and features, got {self.tfds!r}", "info tfds")
         pair = self.supervised
         if pair is not None:
             if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
                 raise SchemaError(f"expected the names of two fields, got {pair!r}", "info supervised")
             object.__setattr__(self, "supervised", tuple(pair))
+
+    def over(self, other: Info) -> Info:
+        """This, and what the other one says where this says nothing."""
+        return Info(**{field.name: getattr(self, field.name) or getattr(other, field.name) for field in fields(self)})
 
     def check(self, schema: Schema) -> None:
         """That the fields that it names are there."""

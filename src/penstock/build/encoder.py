@@ -155,10 +155,14 @@ class Encoder:
         return taken
 
     def encode_plain(self, examples: list[Any]) -> Records | None:
-        """All of the examples at once, if each is a dict that fits; else someone has to look at them one by one."""
+        """All of the examples at once, if each is a dict that fits; else someone has to look at them one by one.
+
+        This runs on any thread, so of the examples that load themselves only those are loaded that say they can.
+        """
         try:
-            return self.codec.encode_examples(examples, threads=self.threads)
-        except (PenstockError, TypeError, ValueError, AttributeError):
+            plain = examples if are_plain(examples) else [_alone(example) for example in examples]
+            return self.codec.encode_examples(plain, threads=self.threads)
+        except Exception:  # noqa: BLE001  # it comes again where the examples are looked at one by one
             return None
 
     def loaded(
@@ -267,3 +271,11 @@ def _fixed_bytes(node: Field | Schema) -> int | None:
     if not isinstance(node, Field) or node.levels or node.fixed_count is None or node.numpy_dtype is None:
         return None
     return node.fixed_count * node.numpy_dtype.itemsize
+
+
+def _alone(example: Any) -> dict[str, Any]:
+    """The one dict that is stored for an example."""
+    if not isinstance(example, dict) and not getattr(example, "on_threads", False):
+        raise TypeError(f"expected a dict, got {type(example).__name__}")
+    (stored,) = parts_of(example)
+    return stored

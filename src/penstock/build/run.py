@@ -18,6 +18,7 @@ from ..info import Info
 from ..manifest import WORK, Manifest, dataset_name, dataset_version, shard_file
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
+from ..sources.tfds_builder import GeneratedSplits
 from ..tfds.writing import dataset_directory
 from .commit import Leak, describe_dataset, find_leaks, publish_dataset, sweep_shards, sweep_temporary
 from .duplicates import drop_duplicates
@@ -72,6 +73,9 @@ def build(
         raise SchemaError("expected workers or an engine, got both", hint="Local(workers=...)")
     if info is not None and not isinstance(info, Info):
         raise SchemaError(f"expected Info(...), got {type(info).__name__}", "info")
+    if isinstance(source, GeneratedSplits):
+        schema = source.schema if schema is None else schema
+        info = (info or Info()).over(source.info)
     options = Options.checked(
         source, format=format, shards=shards, schema=schema, order=order, seed=seed, on_error=on_error
     )

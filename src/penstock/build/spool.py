@@ -25,7 +25,7 @@ from ..records.codec import Codec
 from ..records.tfrecord import TFRecordReader, TFRecordWriter
 from ..schema import Schema
 from .encoder import FIRST_EXAMPLES, DriftError, Encoder, Job, Outcome
-from .inputs import stream_key
+from .inputs import are_plain, stream_key
 from .streams import Stream
 from .workers import Progress
 
@@ -116,7 +116,7 @@ class Spool:
         """Write examples with their numbers in the stream; if they could not be encoded at once, one by one."""
         pieces: list[tuple[Records, list[str] | None]]
         if encoded is not None:
-            pieces = [(encoded, None)]
+            pieces = [(encoded, None if are_plain(examples) else [*map(stream_key, examples, numbers)])]
         else:
             before = self.total.ignored, len(self.total.bad)
             keys = map(stream_key, examples, numbers)

@@ -104,7 +104,7 @@ class Prepared:
 
 def read_prepared(directory: Path, format: str | None = None) -> Prepared:
     """What a directory holds, by its metadata alone. `format` chooses where shards lie there in more than one."""
-    info, features = _read_json(directory / INFO), _read_json(directory / FEATURES)
+    info = _read_json(directory / INFO)
     chosen = _format(info, format, directory)
     try:
         name = _checked(info["name"])
@@ -112,6 +112,13 @@ def read_prepared(directory: Path, format: str | None = None) -> Prepared:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         got = f"something else ({type(error).__name__}: {error})"
         raise CorruptionError(f"expected what TFDS says of a dataset, got {got}", str(directory / INFO)) from None
+    _, schema, unread = read_features(directory)
+    return Prepared(name, schema, splits, unread, info)
+
+
+def read_features(directory: Path) -> tuple[Json, Schema, dict[str, str]]:
+    """The features of a directory: as they are, as a schema, and those that can't be read, each with the reason."""
+    features = _read_json(directory / FEATURES)
     try:
         schema, unread = schema_of(features, lambda path: _class_names(directory / label_file(path)))
         if not schema and not unread:
@@ -119,7 +126,7 @@ def read_prepared(directory: Path, format: str | None = None) -> Prepared:
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         got = f"something else ({type(error).__name__}: {error})"
         raise CorruptionError(f"expected TFDS features, got {got}", str(directory / FEATURES)) from None
-    return Prepared(name, schema, splits, unread, info)
+    return features, schema, unread
 
 
 def _format(info: Json, wanted: str | None, directory: Path) -> str:

@@ -143,7 +143,7 @@ def _named(name: str, **content: Json) -> Json:
 
 def label_files(schema: Schema) -> dict[str, str | None]:
     """The file of each label's class names, and what it holds; None where TFDS would not read these names from it."""
-    return {label_file(path): _lines(field.classes) for path, field in _labels(schema, ())}
+    return {label_file(path): _lines(field.classes) for path, field in labels_of(schema)}
 
 
 def label_file(path: tuple[str, ...]) -> str:
@@ -151,10 +151,11 @@ def label_file(path: tuple[str, ...]) -> str:
     return "-".join(path).replace("/", ".") + LABELS
 
 
-def _labels(schema: Schema, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Field]]:
+def labels_of(schema: Schema, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Field]]:
+    """The fields that have classes, each with its path."""
     for name, node in schema.items():
         if isinstance(node, Schema):
-            yield from _labels(node, (*path, name))
+            yield from labels_of(node, (*path, name))
         elif node.classes is not None:
             yield (*path, name), node
 

@@ -11,7 +11,8 @@ from ..info import Info
 from ..manifest import Manifest
 from ..storage import publish
 from .directory import INFO, TEMPLATE, data_directory, is_tfds_name, parse_name
-from .features import FEATURES, Json, features_of, is_left_out, label_files
+from .features import FEATURES, Json, features_of, is_left_out, label_files, labels_of
+from .schemas import schema_of
 
 FIRST_VERSION = "1.0.0"  # where neither the path nor anybody says one
 
@@ -38,7 +39,7 @@ def write_metadata(directory: Path, manifest: Manifest) -> None:
     if closed:
         (directory / FEATURES).unlink(missing_ok=True)
         return
-    features, notes = features_of(manifest.schema)
+    features, notes = _features(manifest)
     publish(directory / FEATURES, _json(features))
     publish(directory / INFO, _json(_dataset_info(manifest, notes)), sync=True)
 
@@ -57,6 +58,16 @@ def why_closed(manifest: Manifest) -> str:
     return ""
 
 
+def _features(manifest: Manifest) -> tuple[Json, dict[str, str]]:
+    """Those of a builder, if they say the same as the schema; else what the schema says."""
+    told = (manifest.info.tfds or {}).get("features")
+    if told is not None:
+        classes = {path: field.classes for path, field in labels_of(manifest.schema)}
+        if schema_of(told, classes.get) == (manifest.schema, {}):
+            return told, {}
+    return features_of(manifest.schema)
+
+
 def _dataset_info(manifest: Manifest, notes: dict[str, str]) -> Json:
     info = manifest.info
     splits = [
@@ -69,6 +80,7 @@ def _dataset_info(manifest: Manifest, notes: dict[str, str]) -> Json:
         for split, shards in manifest.splits.items()
     ]
     said: Json = {
+        **(info.tfds or {}).get("info", {}),
         "name": manifest.name,
         "version": info.version or FIRST_VERSION,
         "description": "\n\n".join(filter(None, [info.description, _said(notes)])),
