@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.manifest import WORK, read_keys, read_manifest
 from penstock.records.codec import Codec
-from penstock.records.tfrecord import TFRecordReader
+from penstock.records.shard import open_shard
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -26,7 +26,7 @@ def examples(directory: Path, split: str = "train") -> dict[str, dict[str, Any]]
     codec = Codec(manifest.schema)
     found = {}
     for shard in manifest.splits[split]:
-        reader = TFRecordReader(directory / shard.file)
+        reader = open_shard(directory / shard.file)
         assert len(reader) == shard.records
         keys = read_keys(directory / shard.file)
         found.update({key: codec.decode_example(record) for key, record in zip(keys, reader, strict=True)})

@@ -51,8 +51,8 @@ PUBLIC = [
     "IndexMismatchError", "Info", "Label", "LoadError", "Loader", "Local", "MissingDependencyError",
     "NotFoundError", "PenstockError", "Place", "Quarantine", "Ragged", "RecordIndexError", "Records", "Schema",
     "SchemaError", "SequenceCodec", "Skip", "Split", "Splits", "StorageError", "TFRecord", "TFRecordReader",
-    "TFRecordWriter", "Text", "__version__", "build", "coco", "crc32c", "csv", "dedupe", "examples",
-    "image_classification", "image_folder", "json", "jsonl", "load", "masked_crc32c", "mix", "parquet",
+    "TFRecordWriter", "Text", "__version__", "array_records", "build", "coco", "convert", "crc32c", "csv", "dedupe",
+    "examples", "image_classification", "image_folder", "json", "jsonl", "load", "masked_crc32c", "mix", "parquet",
     "place_of_record", "places_of", "split", "splits", "table", "text_classification", "tfds", "tfrecords",
     "voc_detection", "voc_segmentation",
 ]  # fmt: skip

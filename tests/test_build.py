@@ -308,7 +308,7 @@ def test_tensorflow_reads_the_shards(tmp_path: Path) -> None:
     [
         ({"shards": 0}, "expected shards to be 1 or more, got 0"),
         ({"order": "random"}, "expected order to be 'hash' or 'source', got 'random'"),
-        ({"format": "parquet"}, "expected format to be 'tfrecord', got 'parquet'"),
+        ({"format": "parquet"}, "expected format to be 'tfrecord' or 'array_record', got 'parquet'"),
         ({"on_error": "Skip"}, "expected on_error to be 'raise' or 'skip' or 'quarantine', got 'Skip'"),
         ({"seed": -1}, "expected a seed"),
         ({"schema": "all"}, 'expected a schema or "full"'),
@@ -690,7 +690,7 @@ def test_tasks_travel(tmp_path: Path) -> None:
     (tmp_path / WORK).mkdir()
     schema = Schema({"x": "int64"})
     sources = {"train": Sometimes(set())}
-    job = Job(tmp_path, sources, {"train": None}, schema, True, True, TFRecord(), "raise", 1 << 20)
+    job = Job(tmp_path, sources, {"train": None}, schema, True, True, (TFRecord(),), "raise", 1 << 20)
     task = Task("train", "shard", np.arange(5), [str(n) for n in range(5)])
     job, task = pickle.loads(pickle.dumps((job, task)))  # noqa: S301  # our own
     assert pickle.loads(pickle.dumps(run(job, task, lambda *_: None))).records == 5  # noqa: S301  # our own

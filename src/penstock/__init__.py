@@ -14,6 +14,7 @@ from . import load as _load
 from . import tfds as _tfds
 
 if TYPE_CHECKING:
+    from .build.convert import convert
     from .build.local import Local
     from .build.options import Quarantine
     from .build.report import Built
@@ -52,16 +53,17 @@ if TYPE_CHECKING:
     from .sources.examples import examples
     from .sources.image_classification import image_classification
     from .sources.image_folder import image_folder
+    from .sources.record_files import array_records, tfrecords
     from .sources.table import parquet, table
     from .sources.text import text_classification
     from .sources.tfds_builder import tfds
-    from .sources.tfrecords import tfrecords
     from .sources.voc import voc_detection, voc_segmentation
     from .splitting import Splits, split, splits
 
 del build, load, tfds, _build, _load, _tfds
 
 _HOMES = {
+    "build.convert": "convert",
     "build.local": "Local",
     "build.options": "Quarantine",
     "build.report": "Built",
@@ -89,10 +91,10 @@ _HOMES = {
     "sources.examples": "examples",
     "sources.image_classification": "image_classification",
     "sources.image_folder": "image_folder",
+    "sources.record_files": "array_records tfrecords",
     "sources.table": "parquet table",
     "sources.text": "text_classification",
     "sources.tfds_builder": "tfds",
-    "sources.tfrecords": "tfrecords",
     "sources.voc": "voc_detection voc_segmentation",
     "splitting": "Splits split splits",
 }
@@ -140,8 +142,10 @@ __all__ = [
     "TFRecordWriter",
     "Text",
     "__version__",
+    "array_records",
     "build",
     "coco",
+    "convert",
     "crc32c",
     "csv",
     "dedupe",

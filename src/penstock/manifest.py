@@ -5,6 +5,7 @@ data/photos/
   photos-train.tfrecord-00000-of-00002 ...        the shards, named as TFDS names them
   photos-train.tfrecord-00000-of-00002.index      where each record begins
   photos-train.tfrecord-00000-of-00002.keys       which example each record was
+  photos-train.array_record-00000-of-00002 ...    the same shards in another format, if both were asked for
   .build/                                         a build that is under way, or was cut off
 """
 
@@ -13,13 +14,14 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from .errors import CorruptionError
 from .info import Info
+from .records.formats import FORMATS
 from .records.index import SUFFIX as INDEX
 from .schema import Schema
 from .storage import publish, read_json
@@ -30,6 +32,8 @@ VERSION = 1
 KEYS_SUFFIX = ".keys"
 HASHES_SUFFIX = ".hashes.npy"
 
+_FORMAT = "|".join(FORMATS)
+_ARRAY_RECORD = re.compile(r"\.array_record-\d+-of-\d+$")
 _SPLIT = re.compile(r"[\w-]+")
 _FILE = re.compile(r"[\w.-]+")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -54,10 +58,15 @@ class ShardEntry:
     bad: int = 0
 
 
+ShardEntries = dict[str, tuple[ShardEntry, ...]]  # of each split
+
+
 @dataclass(frozen=True)
 class Manifest:
     """What a dataset is: everything that a reader must know before it opens a shard, and what it was built from.
 
+    splits, format   the shards, and the format that they have
+    alternatives     the same shards in other formats, by format: as many, with the same records
     options, source  what the build was asked for, and what tells its source apart
     found            what it found: bad and ignored examples, content that stands in two splits
     info             what people should know of it
@@ -66,12 +75,25 @@ class Manifest:
 
     name: str
     schema: Schema
-    splits: dict[str, tuple[ShardEntry, ...]]
+    splits: ShardEntries
     options: dict[str, Any]
     source: dict[str, Any]
     found: dict[str, Any]
     made: dict[str, Any]
     info: Info
+    format: str = "tfrecord"
+    alternatives: dict[str, ShardEntries] = field(default_factory=dict)
+
+    @property
+    def formats(self) -> dict[str, ShardEntries]:
+        """The shards of each split in every format; the first is what a reader takes unless told."""
+        return {self.format: self.splits, **self.alternatives}
+
+    def shards(self) -> Iterator[ShardEntry]:
+        """Every shard, in every format."""
+        for splits in self.formats.values():
+            for shards in splits.values():
+                yield from shards
 
     @property
     def begun(self) -> dict[str, Any]:
@@ -85,7 +107,9 @@ class Manifest:
             "name": self.name,
             "info": self.info.to_json(),
             "schema": self.schema.to_json(),
-            "splits": {split: [asdict(shard) for shard in shards] for split, shards in self.splits.items()},
+            "format": self.format,
+            "splits": _plain(self.splits),
+            "alternatives": {format: _plain(splits) for format, splits in self.alternatives.items()},
             "options": self.options,
             "source": self.source,
             "found": self.found,
@@ -98,17 +122,36 @@ class Manifest:
         try:
             if data["penstock_manifest"] != VERSION:
                 raise ValueError(f"version {data['penstock_manifest']!r}")
-            splits = {
-                _checked(_SPLIT, split): tuple(_entry(shard) for shard in shards)
-                for split, shards in data["splits"].items()
-            }
+            splits, format = _entries(data["splits"]), data["format"]
+            alternatives = {name: _entries(shards) for name, shards in data["alternatives"].items()}
+            _check_alternatives(splits, format, alternatives)
             options, source, found, made = (dict(data[part]) for part in ("options", "source", "found", "made"))
             name = _checked(_FILE, data["name"])
             info = Info.from_json(name, data["info"])
-            return cls(name, Schema.from_json(data["schema"]), splits, options, source, found, made, info)
+            schema = Schema.from_json(data["schema"])
+            return cls(name, schema, splits, options, source, found, made, info, format, alternatives)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             got = f"something else ({type(error).__name__}: {error})"
             raise CorruptionError(f"expected a manifest of version {VERSION}, got {got}", where) from error
+
+
+def _plain(splits: ShardEntries) -> dict[str, list[dict[str, Any]]]:
+    return {split: [asdict(shard) for shard in shards] for split, shards in splits.items()}
+
+
+def _entries(data: Mapping[str, Any]) -> ShardEntries:
+    return {_checked(_SPLIT, split): tuple(_entry(shard) for shard in shards) for split, shards in data.items()}
+
+
+def _check_alternatives(splits: ShardEntries, format: str, alternatives: Mapping[str, ShardEntries]) -> None:
+    """That all formats are known, and hold the same."""
+    for name in (format, *alternatives):
+        if name not in FORMATS:
+            raise ValueError(f"the format {name!r}")
+    counts = {split: [shard.records for shard in shards] for split, shards in splits.items()}
+    for name, other in alternatives.items():
+        if name == format or {split: [shard.records for shard in shards] for split, shards in other.items()} != counts:
+            raise ValueError(f"other records in {name}")
 
 
 def _entry(data: Mapping[str, Any]) -> ShardEntry:
@@ -162,12 +205,23 @@ def shard_file(name: str, split: str, suffix: str, number: int, count: int) -> s
 
 def shard_pattern(name: str) -> re.Pattern[str]:
     """What the names of a dataset's shards match, and those of the files beside them."""
-    return re.compile(re.escape(name) + r"-[\w-]+\.tfrecord-\d{5,}-of-\d{5,}(\.index|\.keys)?")
+    return re.compile(re.escape(name) + rf"-[\w-]+\.({_FORMAT})-\d{{5,}}-of-\d{{5,}}(\.index|\.keys)?")
+
+
+def in_format(file: str, format: str) -> str:
+    """The name that a shard has in a format."""
+    return re.sub(rf"\.({_FORMAT})(?=-\d+-of-\d+$)", f".{format}", file)
 
 
 def shard_files(file: str) -> tuple[str, ...]:
     """A shard's file, and those beside it."""
-    return (file, file + INDEX, file + KEYS_SUFFIX)
+    index = index_file(file)
+    return (file, file + KEYS_SUFFIX) if index is None else (file, index, file + KEYS_SUFFIX)
+
+
+def index_file(file: str) -> str | None:
+    """The file that says where a shard's records begin; one of ArrayRecord says it by itself."""
+    return None if _ARRAY_RECORD.search(file) else file + INDEX
 
 
 def hashes_path(path: Path) -> Path:

@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
+use penstock_core::array_record::{self, Buffer};
 use penstock_core::example::{parse, Feature};
 use penstock_core::file::Plain;
 use penstock_core::frames::{Frames, FOOTER, HEADER};
 use penstock_core::inflate::FrameStream;
+use penstock_core::opened::Opened;
+use penstock_core::shard::Sidecar;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -17,8 +20,16 @@ use crate::records::Records;
 pub fn first_records(py: Python<'_>, path: PathBuf, count: usize, max_bytes: usize) -> PyResult<Records> {
     let frames = interruptible(py, None, |pulse| {
         let file = Plain::open(&path)?;
-        let mut stream = FrameStream::new(file.stream(file.compression()?));
         let mut frames = Frames::default();
+        if array_record::is_one(&file)? {
+            let shard = Opened::open(&path, Sidecar::Ignore, pulse)?;
+            let mut buffer = Buffer::default();
+            while frames.len() < count.min(shard.len()) && frames.bytes().len() < max_bytes {
+                frames.push(shard.read(frames.len(), &mut buffer).map_err(|error| shard.place(error))?);
+            }
+            return Ok(frames);
+        }
+        let mut stream = FrameStream::new(file.stream(file.compression()?));
         while frames.len() < count && frames.bytes().len() < max_bytes {
             pulse(stream.offset)?;
             match stream.next_frame().map_err(|error| error.in_file(&path))? {

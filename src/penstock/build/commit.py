@@ -20,6 +20,7 @@ from ..manifest import (
     MANIFEST,
     WORK,
     Manifest,
+    ShardEntries,
     ShardEntry,
     hashes_path,
     read_keys,
@@ -28,7 +29,7 @@ from ..manifest import (
     write_manifest,
 )
 from ..records import __version__
-from ..records.tfrecord import TFRecordReader
+from ..records.shard import open_shard
 from ..schema import Schema
 from ..storage import publish, sync_folder
 from ..tfds.directory import INFO
@@ -78,23 +79,35 @@ def content_hashes(path: Path) -> Array:
     try:
         return np.asarray(np.load(hashes_path(path), allow_pickle=False), np.uint64)
     except (OSError, ValueError):
-        reader = TFRecordReader(path)
+        reader = open_shard(path)
         steps = range(0, len(reader), STEP)
         return np.concatenate([np.empty(0, np.uint64), *(hash_records(reader[at : at + STEP]) for at in steps)])
 
 
 def describe_dataset(
-    info: Info, begun: dict[str, Any], schema: Schema, outcomes: list[Outcome], found: dict[str, Any]
+    info: Info,
+    begun: dict[str, Any],
+    schema: Schema,
+    formats: list[str],
+    outcomes: list[Outcome],
+    found: dict[str, Any],
 ) -> Manifest:
     """The manifest of what was built."""
+    first, *others = (_entries(outcomes, at) for at in range(len(formats)))
+    made = {"penstock": __version__, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    told = (begun["options"], begun["source"], found, made, info)
+    return Manifest(begun["name"], schema, first, *told, formats[0], dict(zip(formats[1:], others, strict=True)))
+
+
+def _entries(outcomes: list[Outcome], format: int) -> ShardEntries:
+    """What was built in one of the formats, by its number."""
     splits: dict[str, list[ShardEntry]] = {}
     for done in outcomes:
-        left_out = (done.ignored, len(done.bad))
-        entry = ShardEntry(done.file, done.records, done.bytes, done.crc32c, done.inputs, *left_out)
+        first: dict[str, Any] = {"file": done.file, "bytes": done.bytes, "crc32c": done.crc32c}
+        told: dict[str, Any] = {"inputs": done.inputs, "ignored": done.ignored, "bad": len(done.bad)}
+        entry = ShardEntry(records=done.records, **[first, *done.alternatives][format], **told)
         splits.setdefault(done.split, []).append(entry)
-    made = {"penstock": __version__, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    frozen = {split: tuple(entries) for split, entries in splits.items()}
-    return Manifest(begun["name"], schema, frozen, begun["options"], begun["source"], found, made, info)
+    return {split: tuple(entries) for split, entries in splits.items()}
 
 
 def publish_dataset(directory: Path, commit: dict[str, Any]) -> Manifest:
@@ -140,7 +153,7 @@ def sweep_temporary(directory: Path, name: str) -> None:
 def sweep_shards(directory: Path, manifest: Manifest, replaced: Iterable[str]) -> None:
     """Remove shards that are no part of the dataset: those that it replaced, and others of its name."""
     sweep_temporary(directory, manifest.name)
-    kept = {name for shards in manifest.splits.values() for shard in shards for name in shard_files(shard.file)}
+    kept = {name for shard in manifest.shards() for name in shard_files(shard.file)}
     gone = {name for file in replaced for name in shard_files(file)}
     pattern = shard_pattern(manifest.name)
     for path in directory.iterdir():

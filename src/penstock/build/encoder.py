@@ -17,7 +17,7 @@ from ..example import IgnoreExample
 from ..field import Field
 from ..inference import cover
 from ..records.codec import Codec
-from ..records.tfrecord import TFRecord
+from ..records.formats import Format
 from ..schema import Schema
 from ..subset import TableSubset, is_table, takes_many
 from .ahead import ahead
@@ -44,14 +44,17 @@ class Job:
     schema: Schema
     declared: bool
     firm: bool
-    format: TFRecord
+    formats: tuple[Format, ...]
     on_error: str
     chunk_bytes: int
 
 
 @dataclass
 class Outcome:
-    """What became of a task: small and plain, for the journal and for the way home from another machine."""
+    """What became of a task: small and plain, for the journal and for the way home from another machine.
+
+    alternatives  the same records in other formats: file, bytes and crc32c of each
+    """
 
     split: str
     file: str
@@ -61,6 +64,12 @@ class Outcome:
     inputs: str = ""
     ignored: int = 0
     bad: list[dict[str, str]] = field(default_factory=list)
+    alternatives: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def files(self) -> list[str]:
+        """What it wrote, in all formats."""
+        return [self.file, *(other["file"] for other in self.alternatives)]
 
 
 class DriftError(PenstockError):

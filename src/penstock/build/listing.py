@@ -13,7 +13,7 @@ from .._core import Records
 from ..columns import Array
 from ..errors import PenstockError, SchemaError
 from ..records.codec import Codec
-from ..records.tfrecord import TFRecord
+from ..records.formats import Format
 from ..schema import Schema
 from ..sources.dedupe import Deduped
 from ..sources.examples import check_methods, code_of
@@ -99,7 +99,7 @@ class Split:
         except PenstockError:  # of a bad one among them
             return _fitting(encoded, np.split(rows, len(rows)))
 
-    def count_shards(self, schema: Schema, shards: int | None, format: TFRecord) -> int:
+    def count_shards(self, schema: Schema, shards: int | None, format: Format) -> int:
         """How many shards it gets."""
         by_size = shards is None and format.shard_examples is None
         size = self.record_bytes(schema) if by_size else 0.0

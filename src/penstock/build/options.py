@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..errors import SchemaError, did_you_mean
-from ..records.tfrecord import TFRecord
+from ..records.formats import FORMATS, Format
 from ..schema import Schema
 from ..sources.dedupe import Deduped
 
@@ -35,7 +35,7 @@ class Quarantine:
 class Options:
     """The options that decide what a dataset holds, and what to do with bad examples."""
 
-    format: TFRecord
+    formats: tuple[Format, ...]
     shards: int | None
     order: str
     seed: int
@@ -51,7 +51,7 @@ class Options:
         cls,
         source: Any,
         *,
-        format: str | TFRecord,
+        format: str | Format | Sequence[str | Format],
         shards: int | None,
         schema: Schema | Mapping[str, Any] | str | None,
         order: str,
@@ -68,23 +68,37 @@ class Options:
         declared = None if schema is None or isinstance(schema, str) else Schema(schema)
         policy = "quarantine" if isinstance(on_error, Quarantine) else _one_of("on_error", on_error, POLICIES)
         apart = on_error if isinstance(on_error, Quarantine) else Quarantine()
-        if not isinstance(format, TFRecord):
-            _one_of("format", format, ("tfrecord",))
-            format = TFRecord()
         order = _one_of("order", order, ORDERS)
         full, budget = schema == "full", apart.max_errors
         dedupe = ("across" if source.across else "within") if isinstance(source, Deduped) else None
-        return cls(format, shards, order, seed, declared, full, policy, budget, apart.retry, dedupe)
+        return cls(checked_formats(format), shards, order, seed, declared, full, policy, budget, apart.retry, dedupe)
 
     @property
     def counts_shards(self) -> bool:
         """Whether the number of shards is known without the size of the records."""
-        return self.shards is not None or self.format.shard_examples is not None
+        return self.shards is not None or self.formats[0].shard_examples is not None
 
     def to_json(self) -> dict[str, Any]:
         """Those that decide what is written."""
         plain = {"shards": self.shards, "order": self.order, "seed": self.seed, "dedupe": self.dedupe}
-        return {"format": asdict(self.format), **plain, "schema": self.schema.to_json() if self.schema else None}
+        first, *others = ({"name": format.name, **asdict(format)} for format in self.formats)
+        formats = {"format": first, "alternatives": {other.pop("name"): other for other in others}}
+        return {**formats, **plain, "schema": self.schema.to_json() if self.schema else None}
+
+
+def checked_formats(asked: str | Format | Sequence[str | Format]) -> tuple[Format, ...]:
+    """The formats that are asked for, one or several. Their shards are cut alike: each holds the same records."""
+    several = [asked] if isinstance(asked, (str, Format)) or not isinstance(asked, Sequence) else list(asked)
+    formats = tuple(
+        each if isinstance(each, Format) else FORMATS[_one_of("format", each, tuple(FORMATS))]() for each in several
+    )
+    names = [format.name for format in formats]
+    if not names or len(set(names)) < len(names):
+        raise SchemaError(f"expected each format once, got {' and '.join(names) or 'none'}", "format")
+    if len({(format.shard_bytes, format.shard_examples) for format in formats}) > 1:
+        hint = "Give both the same shard_bytes and shard_examples"
+        raise SchemaError("expected shards of one size in all formats, got others", "format", hint)
+    return formats
 
 
 def _one_of(name: str, value: Any, known: tuple[str, ...]) -> str:

@@ -31,6 +31,6 @@ def preview(source: Any, **options: Any) -> Preview:
     counts: dict[str, tuple[int, int] | None] = {}
     for split in splits:
         unknown = split.stream is not None or asked.dedupe or split.multiplies()
-        shards = None if unknown else split.count_shards(schema, asked.shards, asked.format)
+        shards = None if unknown else split.count_shards(schema, asked.shards, asked.formats[0])
         counts[split.name] = None if shards is None else (len(split.rows), shards)
     return Preview(schema, counts)

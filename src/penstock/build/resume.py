@@ -67,17 +67,22 @@ def take_over(journal: Journal, manifest: Manifest, retry: bool) -> None:
     These are the shards of which it is known what they were made from, for that is compared later; to try bad examples
     again, all that lack none.
     """
-    shards = [(split, shard) for split, shards in manifest.splits.items() for shard in shards]
-    if retry and sum(shard.bad for _, shard in shards) == manifest.found["bad"]:
-        done = [(split, shard) for split, shard in shards if not shard.bad]
+    shards = [
+        (split, *same)
+        for split in manifest.splits
+        for same in zip(*(splits[split] for splits in manifest.formats.values()), strict=True)
+    ]
+    if retry and sum(shard.bad for _, shard, *_ in shards) == manifest.found["bad"]:
+        done = [same for same in shards if not same[1].bad]
     else:  # examples that were bad before they became many, or in a stream, belong to no shard
-        done = [(split, shard) for split, shard in shards if shard.inputs]
+        done = [same for same in shards if same[1].inputs]
     if not done:
         return
     counts = {split: len(shards) for split, shards in manifest.splits.items()}
     journal.note("plan", {"schema": manifest.schema.to_json(), "shards": counts})
-    for split, shard in done:
-        journal.note("shard", {"split": split, **asdict(shard), "bad": []})
+    for split, shard, *others in done:
+        alternatives = [{"file": each.file, "bytes": each.bytes, "crc32c": each.crc32c} for each in others]
+        journal.note("shard", {"split": split, **asdict(shard), "bad": [], "alternatives": alternatives})
 
 
 def describe_change(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> list[str]:
@@ -105,16 +110,22 @@ def _check_empty(directory: Path, name: str) -> None:
 
 
 def whole_files(directory: Path, entries: Iterable[dict[str, Any]]) -> set[str]:
-    """The files that are what their entries say: size, checksum, and that index and keys are beside them."""
+    """The files that are what their entries say: size, checksum, and that index and keys are beside them.
+
+    The same goes for those of the same records in other formats.
+    """
     from concurrent.futures import ThreadPoolExecutor  # importing penstock costs nothing
 
     named = list(entries)
     with ThreadPoolExecutor(default_threads()) as pool:
-        whole = pool.map(lambda entry: _is_whole(directory / entry["file"], entry), named)
+        whole = pool.map(
+            lambda entry: all(_is_whole(directory, each) for each in (entry, *entry.get("alternatives", ()))), named
+        )
         return {entry["file"] for entry, fine in zip(named, whole, strict=True) if fine}
 
 
-def _is_whole(path: Path, entry: dict[str, Any]) -> bool:
+def _is_whole(directory: Path, entry: dict[str, Any]) -> bool:
+    path = directory / entry["file"]
     try:
         fits = path.stat().st_size == entry["bytes"] and all(
             path.with_name(name).exists() for name in shard_files(path.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import reduce
@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import BuildError, SchemaError
 from ..info import Info
 from ..manifest import WORK, Manifest, dataset_name, dataset_version, shard_file
+from ..records.formats import Format
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
 from ..sources.tfds_builder import GeneratedSplits
@@ -43,7 +44,7 @@ def build(
     source: Any,
     path: str | Path,
     *,
-    format: str | TFRecord = "tfrecord",
+    format: str | Format | Sequence[str | Format] = "tfrecord",
     shards: int | None = None,
     schema: Schema | Mapping[str, Any] | str | None = None,
     order: str = "hash",
@@ -60,7 +61,7 @@ def build(
     build(image_folder("photos/"), "data/photos", shards=8, on_error="quarantine")
 
     path       a directory; "tfds:name" or "tfds:name:1.0.0" is the one where TFDS looks for that name
-    format     "tfrecord", or TFRecord(...) with options
+    format     "tfrecord" or "array_record", or TFRecord(...) or ArrayRecord(...) with options; a list for both at once
     shards     how many for each split; by size unless told
     schema     what examples hold; found out unless told, from a sample or, with "full", from every example
     order      "hash": by seed and key, whatever the order of the source; "source": as they come
@@ -117,7 +118,7 @@ class _Build:
         if self.journal.commit is not None:
             finish_commit(self.directory, self.journal, self.begun)
             before = find_standing(self.directory)
-        self.replaced = [] if before is None else [s.file for shards in before.splits.values() for s in shards]
+        self.replaced = [] if before is None else [shard.file for shard in before.shards()]
         standing = begin(self.directory, self.journal, before, self.begun, overwrite)
         if self.options.retry and standing is not None and not standing.found["bad"]:
             return self._up_to_date(standing)
@@ -170,7 +171,7 @@ class _Build:
             schema=schema,
             declared=options.schema is not None,
             firm=firm,
-            format=options.format,
+            formats=options.formats,
             on_error=options.on_error,
             chunk_bytes=self.engine.chunk_bytes,
         )
@@ -222,7 +223,7 @@ class _Build:
             entries = {task.file: self._spooled(task.file) for task in tasks}
             missing = [task for task in tasks if entries[task.file] is None]
             self.meter.begin(f"spooling {split.name}", None)
-            with closing(self.engine.map(run, replace(job, format=TFRecord()), missing, self.meter)) as results:
+            with closing(self.engine.map(run, replace(job, formats=(TFRecord(),)), missing, self.meter)) as results:
                 for task, outcome in results:
                     counts = {"ignored": outcome.ignored, "bad": outcome.bad}
                     files = [spool_file(task.file, job.schema, outcome)]
@@ -280,7 +281,9 @@ class _Build:
         counts = (
             before["shards"]
             if before
-            else {split.name: split.count_shards(job.schema, self.options.shards, job.format) for split in self.splits}
+            else {
+                split.name: split.count_shards(job.schema, self.options.shards, job.formats[0]) for split in self.splits
+            }
         )
         plan = {"schema": job.schema.to_json(), "shards": counts, "firm": job.firm, "drift": self.drift}
         if before is None or before["schema"] != plan["schema"]:
@@ -289,7 +292,7 @@ class _Build:
         for split in self.splits:
             count = counts[split.name]
             for number, rows in enumerate(np.split(split.rows, cut_shards(len(split.rows), count)[1:-1])):
-                file = shard_file(self.begun["name"], split.name, "tfrecord", number, count)
+                file = shard_file(self.begun["name"], split.name, job.formats[0].name, number, count)
                 tasks.append(Task(split.name, file, rows, split.keys_of(rows)))
         return tasks
 
@@ -335,10 +338,11 @@ class _Build:
         bad = [entry for file in sorted(self.outcomes) for entry in self.outcomes[file].bad]  # however they came
         ignored = sum(outcome.ignored for outcome in self.outcomes.values())
         found = {"bad": len(bad), "ignored": ignored, "duplicates": self.duplicates, "leaks": leaks}
-        manifest = describe_dataset(self.info, self.begun, self.schema, shards, found)
+        formats = [format.name for format in self.options.formats]
+        manifest = describe_dataset(self.info, self.begun, self.schema, formats, shards, found)
         commit = {
             "manifest": manifest.to_json(),
-            "staged": sorted(self.staged),
+            "staged": sorted(file for shard in shards if shard.file in self.staged for file in shard.files),
             "quarantine": bad if self.options.on_error == "quarantine" else [],
             "replaced": self.replaced,
         }

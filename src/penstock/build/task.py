@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from .._core import hash_records
 from ..columns import Array
-from ..manifest import hashes_path, write_keys
-from ..records.tfrecord import TFRecordWriter
+from ..manifest import hashes_path, in_format, write_keys
+from ..records.formats import ShardWriters
+from ..records.shard import ShardWriter
 from .encoder import Encoder, Job, Outcome
 from .inputs import Inputs, inputs_digest, join_keys
 from .workers import Progress
@@ -47,17 +48,18 @@ class Loaded:
 
 def run(job: Job, task: Task, progress: Progress, threads: int = 1) -> Outcome:
     """Load, encode and write one file of records, with its index and its keys."""
-    with shard_writer(job, task.file) as writer:
+    with shard_writer(job, task.file, threads) as writer:
         loaded = load(job, task, writer, progress, threads)
     return conclude(job, task.file, writer, [loaded])
 
 
-def shard_writer(job: Job, file: str) -> TFRecordWriter:
-    """What a task writes its records with."""
-    return TFRecordWriter(job.directory / file, job.format, index=True, sync=True, threads=1)
+def shard_writer(job: Job, file: str, threads: int = 1) -> ShardWriters:
+    """What a task writes its records with, in every format."""
+    paths = [(format, job.directory / in_format(file, format.name)) for format in job.formats]
+    return ShardWriters([format.open_writer(path, sync=True, threads=threads) for format, path in paths])
 
 
-def load(job: Job, task: Task, writer: TFRecordWriter, progress: Progress, threads: int = 1) -> Loaded:
+def load(job: Job, task: Task, writer: ShardWriter | ShardWriters, progress: Progress, threads: int = 1) -> Loaded:
     """Load and encode the examples of a task, and write their records."""
     inputs = Inputs(job.sources[task.split])
     made_from = inputs.made_from(task.rows, task.keys)  # before the loading: a change while it runs is noticed
@@ -73,21 +75,24 @@ def load(job: Job, task: Task, writer: TFRecordWriter, progress: Progress, threa
     return Loaded(outcome, join_keys(kept), np.concatenate(hashes), made_from)
 
 
-def conclude(job: Job, file: str, writer: TFRecordWriter, parts: Sequence[Loaded]) -> Outcome:
+def conclude(job: Job, file: str, writer: ShardWriters, parts: Sequence[Loaded]) -> Outcome:
     """Write what stands beside a file of records, which was loaded in one or several parts."""
-    path, summary = Path(writer.path), writer.summary
-    assert summary is not None
-    write_keys(path, join_keys([part.keys for part in parts]))
+    keys = join_keys([part.keys for part in parts])
+    for each in writer.writers:
+        write_keys(each.path, keys)
     if len(job.sources) > 1:
-        np.save(hashes_path(path), np.concatenate([part.hashes for part in parts]))
+        np.save(hashes_path(job.directory / file), np.concatenate([part.hashes for part in parts]))
+    written: list[dict[str, Any]] = [
+        {"file": in_format(file, format.name), "bytes": summary.bytes, "crc32c": summary.crc32c}
+        for format, summary in zip(job.formats, writer.summaries, strict=True)
+    ]
     bad = [entry for part in parts for entry in part.outcome.bad]
     return Outcome(
         split=parts[0].outcome.split,
-        file=file,
-        records=summary.records,
-        bytes=summary.bytes,
-        crc32c=summary.crc32c,
+        records=writer.summaries[0].records,
+        **written[0],
         inputs="" if bad else inputs_digest(part.made_from for part in parts),  # what failed is tried again
         ignored=sum(part.outcome.ignored for part in parts),
         bad=bad,
+        alternatives=written[1:],
     )

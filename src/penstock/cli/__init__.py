@@ -12,6 +12,7 @@ import click
 from ..errors import PenstockError
 from .bench import bench
 from .build import build
+from .convert import convert
 from .head import head
 from .index import index
 from .info import info
@@ -57,7 +58,7 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (build, head, info, verify, index, salvage, bench):
+for command in (build, convert, head, info, verify, index, salvage, bench):
     cli.add_command(command)
 
 

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import re
-import time
-from types import TracebackType
 from typing import Any
 
 import click
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .. import sources
-from ..build.local import Local
 from ..build.options import Quarantine
 from ..build.preview import Preview, preview
-from ..build.report import Built
-from ..build.report import Progress as State
 from ..build.run import build as build_dataset
 from ..info import Info
-from ..records.tfrecord import TFRecord
 from ..sources import dedupe, recognise
 from ..splitting import Splits, split
-from .dataset import dataset_json, print_dataset, schema_table, split_table
-from .outcome import INTERRUPTED, WELL, complain
-from .show import PATIENCE, console, print_json, size_text
+from .built import built_json, run, show_built
+from .dataset import schema_table, split_table
+from .formats import asked_formats, format_options
+from .outcome import INTERRUPTED, WELL
+from .show import console, print_json
 
 KINDS = (
+    "array_records",
     "csv",
     "image_classification",
     "image_folder",
@@ -38,17 +33,6 @@ KINDS = (
     "voc_detection",
     "voc_segmentation",
 )
-MOST_LEAKS = 3  # that the summary names
-
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-
-
-def size(text: str) -> int:
-    """A number of bytes: 500000, 64M, 1G."""
-    match = re.fullmatch(r"(\d+)([KMG]?)", text)
-    if match is None:
-        raise click.BadParameter(f"expected a size such as 500000, 64M or 1G, got {text!r}")
-    return int(match[1]) * _UNITS[match[2]]
 
 
 def ratios(text: str) -> dict[str, float]:
@@ -64,12 +48,7 @@ def ratios(text: str) -> dict[str, float]:
 @click.argument("source")
 @click.argument("path")
 @click.option("--as", "kind", type=click.Choice(KINDS), help="What SOURCE is, where that is not clear.")
-@click.option("--format", type=click.Choice(["tfrecord"]), default="tfrecord", show_default=True, help="Of the shards.")
-@click.option("--compression", type=click.Choice(["gzip", "zlib"]), help="Compress whole shards.")
-@click.option("--shards", type=click.IntRange(1), help="How many shards for each split.")
-@click.option("--shard-bytes", type=size, default="128M", show_default=True, help="About how large a shard is.")
-@click.option("--shard-examples", type=click.IntRange(1), help="How many examples a shard has at most.")
-@click.option("--workers", type=click.IntRange(1), help="How many processes; one for each core unless told.")
+@format_options
 @click.option(
     "--order", type=click.Choice(["hash", "source"]), default="hash", show_default=True, help="Of the records."
 )
@@ -119,24 +98,20 @@ def build(source: str, path: str, **options: Any) -> int:
         if options["on_error"] == "skip":
             raise click.UsageError("--retry-quarantine keeps what fails again in quarantine: leave --on-error out")
         said["on_error"] = Quarantine(retry=True)
-    said["format"] = TFRecord(**{name: options[name] for name in ("compression", "shard_bytes", "shard_examples")})
+    said["format"] = asked_formats(options)
     if options["dry_run"]:
         return _show_plan(preview(examples, schema=None, **said), as_json=options["as_json"])
-    with _Bar(shown=not options["quiet"]) as bar:
-        try:
-            engine = Local(workers=options["workers"], progress=bar)
-            info = Info(**told) if (told := _given(options, "name", "description", "citation")) else None
-            built = build_dataset(examples, path, engine=engine, info=info, overwrite=options["overwrite"], **said)
-        except KeyboardInterrupt as stopped:
-            bar.hide()
-            complain(str(stopped) or "stopped")
-            return INTERRUPTED
+    said["info"] = Info(**told) if (told := _given(options, "name", "description", "citation")) else None
+    said["overwrite"] = options["overwrite"]
+    built = run(lambda engine: build_dataset(examples, path, engine=engine, **said), options)
+    if built is None:
+        return INTERRUPTED
     if options["as_json"]:
-        print_json(_as_json(path, kind, built))
+        print_json({**built_json(path, built), "source": kind})
     elif loud:
         if options["retry_quarantine"] and not built.written:
             console().print(f"nothing to try again: no example of {escape(path)} is in quarantine", soft_wrap=True)
-        _show(path, built)
+        show_built(path, built)
     return WELL
 
 
@@ -174,81 +149,3 @@ def _show_plan(plan: Preview, *, as_json: bool) -> int:
     screen.print()
     screen.print(schema_table(plan.schema))
     return WELL
-
-
-def _show(path: str, built: Built) -> None:
-    print_dataset(built.manifest)
-    screen = console()
-    size = sum(shard.bytes for shards in built.manifest.splits.values() for shard in shards)
-    speed = f", {size_text(size / built.seconds)}/s" if built.written else ""
-    screen.print(f"\n{built.written} shards written, {built.kept} kept, in {built.seconds:.1f} s{speed}")
-    if built.bad:
-        screen.print(f"[bold red]{built.bad:,} bad examples[/bold red] were left out")
-    if built.ignored:
-        screen.print(f"{built.ignored:,} examples asked to be ignored")
-    if built.duplicates:
-        screen.print(f"{built.duplicates:,} examples were left out: their records are those of others")
-    if built.drift:
-        screen.print(f"the schema was widened: {escape(built.drift)}", soft_wrap=True)
-    if built.leaks:
-        some = "; ".join(map(str, built.leaking[:MOST_LEAKS]))
-        said = f"[bold red]{built.leaks:,} contents stand in two splits[/bold red]: {escape(some)}"
-        screen.print(said, soft_wrap=True)
-    line = f"penstock.load({path!r})[{next(iter(built.manifest.splits))!r}]"
-    screen.print(f"\n[bold]{escape(line)}[/bold]", soft_wrap=True)
-
-
-def _as_json(path: str, kind: str, built: Built) -> dict[str, Any]:
-    told = ("written", "kept", "bad", "ignored", "duplicates", "leaks", "drift", "seconds")
-    counts = {name: getattr(built, name) for name in told}
-    leaking = [[{"split": split, "key": key} for split, key in leak.places] for leak in built.leaking]
-    return {**dataset_json(path, built.manifest), "source": kind, **counts, "leaking": leaking}
-
-
-class _Bar:
-    """A progress bar on stderr: at a terminal, and only for what takes long."""
-
-    def __init__(self, *, shown: bool) -> None:
-        self._console = console(stderr=True)
-        self._shown = shown and self._console.is_terminal
-        self._started = time.monotonic()
-        self._stage = ""
-        self._stage_started = self._started
-        self._progress: Progress | None = None
-
-    def __call__(self, state: State) -> None:
-        now = time.monotonic()
-        if not self._shown or now - self._started < PATIENCE:
-            return
-        if self._progress is None:
-            texts = ("{task.description}", "{task.fields[done]}", "{task.fields[speed]}")
-            columns = (TextColumn(texts[0]), BarColumn(), TextColumn(texts[1]), TextColumn(texts[2]))
-            self._progress = Progress(*columns, TimeRemainingColumn(), console=self._console, transient=True)
-            self._progress.add_task("", done="", speed="")
-            self._progress.start()
-        if state.stage != self._stage:
-            self._stage, self._stage_started = state.stage, now
-            self._progress.reset(self._progress.task_ids[0])
-        total = f" of {state.total:,}" if state.total else ""
-        self._progress.update(
-            self._progress.task_ids[0],
-            description=escape(state.stage),
-            completed=state.examples,
-            total=state.total,
-            done=f"{state.examples:,}{total} examples",
-            speed=f"{size_text(state.bytes / max(0.1, now - self._stage_started))}/s" if state.bytes else "",
-        )
-
-    def hide(self) -> None:
-        """Make room for something else to be printed."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.hide()

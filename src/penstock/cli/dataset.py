@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ..errors import CorruptionError, PenstockError
 from ..info import Info
-from ..manifest import MANIFEST, Manifest, ShardEntry, read_keys, read_manifest
+from ..manifest import MANIFEST, Manifest, ShardEntries, ShardEntry, read_keys, read_manifest
 from ..records import tfrecord
 from ..records.check import IndexReport, check_indexes, checksum
 from ..records.codec import default_threads
@@ -27,9 +27,8 @@ def is_dataset(path: str) -> bool:
 
 
 def shards_of(path: str) -> dict[str, ShardEntry]:
-    """The shards of a dataset, by path."""
-    manifest = read_manifest(Path(path))
-    return {os.path.join(path, shard.file): shard for shards in manifest.splits.values() for shard in shards}
+    """The shards of a dataset in all its formats, by path."""
+    return {os.path.join(path, shard.file): shard for shard in read_manifest(Path(path)).shards()}
 
 
 @dataclass(frozen=True)
@@ -116,10 +115,16 @@ def print_dataset(manifest: Manifest) -> None:
         (split, f"{sum(s.records for s in shards):,}", f"{len(shards)}", size_text(sum(s.bytes for s in shards)))
         for split, shards in manifest.splits.items()
     ]
+    also = [
+        f"[dim]also in {format}, {size_text(sum(s.bytes for shards in splits.values() for s in shards))}[/dim]"
+        for format, splits in manifest.alternatives.items()
+    ]
     screen = console()
     for line in info_lines(manifest.info):
         screen.print(line, soft_wrap=True)
     screen.print(split_table(rows))
+    for line in also:
+        screen.print(line)
     screen.print()
     screen.print(schema_table(manifest.schema))
 
@@ -146,18 +151,23 @@ def schema_table(schema: Any) -> Table:
 
 def dataset_json(path: str, manifest: Manifest) -> dict[str, Any]:
     """What a dataset is, plain."""
-    splits = {
+    return {
+        "dataset": path,
+        "name": manifest.name,
+        "format": manifest.format,
+        "splits": _splits_json(manifest.splits),
+        "alternatives": {format: _splits_json(splits) for format, splits in manifest.alternatives.items()},
+        "info": manifest.info.to_json(),
+        "schema": manifest.schema.to_json(),
+    }
+
+
+def _splits_json(splits: ShardEntries) -> dict[str, dict[str, int]]:
+    return {
         split: {
             "examples": sum(s.records for s in shards),
             "shards": len(shards),
             "bytes": sum(s.bytes for s in shards),
         }
-        for split, shards in manifest.splits.items()
-    }
-    return {
-        "dataset": path,
-        "name": manifest.name,
-        "splits": splits,
-        "info": manifest.info.to_json(),
-        "schema": manifest.schema.to_json(),
+        for split, shards in splits.items()
     }

@@ -11,9 +11,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..errors import CorruptionError, SchemaError
+from ..manifest import read_manifest
 from ..records.codec import Codec
 from ..records.peek import SAMPLE, first_records, infer_schema
 from ..schema import Schema
+from .dataset import is_dataset, shards_of
 from .outcome import WELL, expand_all
 from .show import console, kind_text, print_json, size_text, value_text
 
@@ -55,11 +57,12 @@ def parse_schema(text: str) -> Schema:
 def head(file: str, number: int, schema: str | None, as_json: bool) -> int:
     """Show the first examples of FILE.
 
-    Without a schema, the records tell their own: tf.Example knows integers, floats and bytes.
+    FILE may be the directory of a dataset, which knows its schema. Elsewhere, without a schema, the records tell their
+    own: tf.Example knows integers, floats and bytes.
     """
-    declared = parse_schema(schema) if schema else None
+    declared = parse_schema(schema) if schema else read_manifest(Path(file)).schema if is_dataset(file) else None
     shown = 0
-    for path in expand_all([file]):
+    for path in shards_of(file) if is_dataset(file) else expand_all([file]):
         if shown >= number:
             break
         records, damage = first_records(path, max(number - shown, SAMPLE if declared is None else 0))

@@ -18,7 +18,7 @@ from ..manifest import read_manifest
 from ..provenance import place_of_record, places_of
 from ..records.index import sidecar_path
 from ..records.peek import SAMPLE, first_records, infer_schema
-from ..records.tfrecord import TFRecordReader
+from ..records.shard import ShardReader, open_shard
 from ..schema import Schema
 from .dataset import dataset_json, is_dataset, print_dataset, schema_table, shards_of
 from .outcome import WELL, expand_all, for_each
@@ -33,7 +33,9 @@ class About:
 
     path: str
     size: int
+    format: str
     compression: str | None
+    records: int
     sizes: np.ndarray[Any, Any]
     indexed: bool
     schema: Schema | None
@@ -47,14 +49,22 @@ class About:
 
 def look(path: str, bar: Bar) -> About:
     """Finds every record of a file, and looks into the first ones."""
-    reader = TFRecordReader(path, progress=bar)
-    sizes = np.diff(reader.offsets.astype(np.int64)) - FRAME
+    reader = open_shard(path, progress=bar)
     try:
         schema = infer_schema(first_records(path, SAMPLE)[0])
     except (CorruptionError, SchemaError):
         schema = None
     indexed = sidecar_path(path).exists()
-    return About(path, os.path.getsize(path), reader.compression, sizes, indexed, schema)
+    size = os.path.getsize(path)
+    return About(path, size, reader.format, reader.compression, len(reader), record_sizes(reader), indexed, schema)
+
+
+def record_sizes(reader: ShardReader) -> np.ndarray[Any, Any]:
+    """Of all records: a TFRecord file has them in its frames, from an ArrayRecord file a sample is read."""
+    if reader.format == "tfrecord":
+        return np.diff(reader.offsets.astype(np.int64)) - FRAME
+    some = range(0, len(reader), max(1, len(reader) // SAMPLE))
+    return np.array([len(record) for record in reader[some]], np.int64)
 
 
 @click.command()
@@ -129,7 +139,8 @@ def _as_json(about: About) -> dict[str, Any]:
     smallest, median, largest = about.smallest_median_largest()
     return {
         "file": about.path,
-        "records": len(about.sizes),
+        "format": about.format,
+        "records": about.records,
         "bytes": about.size,
         "compression": about.compression,
         "record_bytes": {"min": smallest, "median": median, "max": largest},
@@ -149,9 +160,9 @@ def _print(found: list[About]) -> None:
     for about in found:
         sizes = map(size_text, about.smallest_median_largest())
         words = (about.compression or "none", "yes" if about.indexed else "no")
-        table.add_row(escape(about.path), f"{len(about.sizes):,}", size_text(about.size), *sizes, *words)
+        table.add_row(escape(about.path), f"{about.records:,}", size_text(about.size), *sizes, *words)
     if len(found) > 1:
-        records, size = sum(len(about.sizes) for about in found), sum(about.size for about in found)
+        records, size = sum(about.records for about in found), sum(about.size for about in found)
         table.add_section()
         table.add_row(f"{len(found)} files", f"{records:,}", size_text(size), style="bold")
     screen.print(table)

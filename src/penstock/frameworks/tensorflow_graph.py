@@ -13,7 +13,7 @@ from ..field import Field
 from ..load.loader import Loader
 from ..load.recipe import Part, Recipe
 from ..load.steps import Batch, Repeat, Shuffle, Skip, Take
-from ..records.tfrecord import TFRecordReader
+from ..records.shard import open_shard
 from ..schema import Schema
 
 BUFFER = 10_000  # examples among which TensorFlow shuffles, where no window is given
@@ -80,7 +80,10 @@ def _records(recipe: Recipe) -> Any:
 
 
 def _compression(path: str) -> str:
-    return (TFRecordReader(path).compression or "").upper()
+    reader = open_shard(path)
+    if reader.format != "tfrecord":
+        raise SchemaError("expected TFRecord files, got an ArrayRecord file", "to_tf(graph=True)", ANYHOW)
+    return (reader.compression or "").upper()
 
 
 def _ordered(dataset: Any, step: Any) -> Any:

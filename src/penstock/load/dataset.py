@@ -30,7 +30,7 @@ def load(
     cache: PathLike | None = None,
     data_dir: PathLike | None = None,
 ) -> Dataset:
-    """Open a dataset: a directory that `build` made or TFDS prepared, or TFRecord files made by anyone.
+    """Open a dataset: a directory that `build` made or TFDS prepared, or record files made by anyone.
 
     ds = load("data/photos")
     ds["train"][5]                         # any example: {"image": array(...), "label": 3}
@@ -120,7 +120,8 @@ class Dataset(Mapping[str, Split]):
         opened = self._opened
         if opened.manifest is not None:
             given = None if opened.schema == opened.manifest.schema else opened.schema.to_json()
-            return _reopened, (str(opened.path), given, self.decode, self.on_error, self.fingerprint())
+            said = (given, opened.format, self.decode, self.on_error)
+            return _reopened, (str(opened.path), *said, self.fingerprint())
         return _restored, (opened, self.decode, self.on_error)
 
     def info(self) -> dict[str, Any]:
@@ -155,30 +156,34 @@ class Dataset(Mapping[str, Split]):
         return Shards([(file.path, file.records, file.sidecar) for file in self.files])
 
     def fingerprint(self, spans: Sequence[tuple[int, int]] | None = None) -> str:
-        """A digest of the shards that hold some examples, wherever they lie, and of which examples it is."""
+        """A digest of the shards that hold some examples, wherever they lie, and of which examples it is.
+
+        Where a dataset is there in several formats, it is that of the first: what they hold is the same.
+        """
         digest = hashlib.blake2b(digest_size=8)
         first = 0
-        for number, file in enumerate(self.files):
-            last = first + file.records
+        for name, records, size, told in self._contents:
+            last = first + records
             inside = [(max(a, first) - first, min(b, last) - first) for a, b in spans or [(first, last)]]
             inside = [(a, b) for a, b in inside if a < b]
             if inside:
-                told = self._checksums.get(number)
-                digest.update(repr((os.path.basename(file.path), file.records, file.bytes, told, inside)).encode())
+                digest.update(repr((name, records, size, told, inside)).encode())
             first = last
         return digest.hexdigest()
 
     @cached_property
-    def _checksums(self) -> dict[int, int]:
-        """The shards' CRC-32C, where a manifest has them."""
+    def _contents(self) -> list[tuple[str, int, int, int | None]]:
+        """The shards' names, records, bytes, and CRC-32C where a manifest has them."""
         manifest = self._opened.manifest
-        shards = itertools.chain.from_iterable(manifest.splits.values()) if manifest else ()
-        return {number: shard.crc32c for number, shard in enumerate(shards)}
+        if manifest is None:
+            return [(os.path.basename(file.path), file.records, file.bytes, None) for file in self.files]
+        shards = itertools.chain.from_iterable(manifest.splits.values())
+        return [(shard.file, shard.records, shard.bytes, shard.crc32c) for shard in shards]
 
 
-def _reopened(path: str, schema: Any, decode: Any, on_error: str, fingerprint: str) -> Dataset:
+def _reopened(path: str, schema: Any, format: str | None, decode: Any, on_error: str, fingerprint: str) -> Dataset:
     given = None if schema is None else Schema.from_json(schema)
-    dataset = load(path, schema=given, decode=decode, on_error=on_error)
+    dataset = load(path, schema=given, format=format, decode=decode, on_error=on_error)
     if dataset.fingerprint() != fingerprint:
         raise SchemaError("expected the dataset that was pickled, got another one in its place", path, "Load it again")
     return dataset

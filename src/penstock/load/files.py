@@ -16,28 +16,24 @@ from ..manifest import dataset_name
 from ..records.codec import default_threads
 from ..records.index import SUFFIX, sidecar_path
 from ..schema import Schema
-from ..sources.files import files_named
 from ..sources.listed import split_order
-from ..sources.tfrecords import SUFFIXES, files_in_folder, inferred_schema, split_name
+from ..sources.record_files import files_of, inferred_schema, split_name
 from .opening import Opened, PathLike, ShardFile
 
-_TFDS_NAME = re.compile(r"([A-Za-z]\w*)-([\w-]+)\.tfrecord-\d{5,}-of-\d{5,}")
+_TFDS_NAME = re.compile(r"([A-Za-z]\w*)-([\w-]+)\.(?:tfrecord|array_record)-\d{5,}-of-\d{5,}")
 
 
-def _files(path: PathLike) -> list[str]:
-    if os.path.isdir(path):
-        files = files_in_folder(os.fspath(path))
-    else:
-        files = files_named(path, SUFFIXES)
+def _files(path: PathLike, format: str | None) -> list[str]:
+    files = files_of(path, format)
     for file in files:
         if os.path.isdir(file):
             raise StorageError(f"expected a file, got the folder {file}")
     return files
 
 
-def open_files(paths: Sequence[PathLike], schema: Schema | None, cache: PathLike | None) -> Opened:
+def open_files(paths: Sequence[PathLike], schema: Schema | None, cache: PathLike | None, format: str | None) -> Opened:
     """Record files as a dataset."""
-    files = [file for path in paths for file in _files(path)]
+    files = [file for path in paths for file in _files(path, format)]
     if not files:
         raise SchemaError("expected at least one file, got an empty list", "load")
     path = Path(paths[0])

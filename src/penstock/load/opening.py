@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import SchemaError
-from ..manifest import MANIFEST, Manifest, read_manifest
-from ..records.index import SUFFIX
+from ..errors import SchemaError, name_known
+from ..manifest import MANIFEST, Manifest, index_file, read_manifest
 from ..schema import Schema
 from ..tfds.directory import FORMATS, INFO, Prepared, find_dataset, is_tfds_name
 
@@ -29,7 +28,7 @@ class ShardFile:
 
 @dataclass(frozen=True)
 class Opened:
-    """What a path stands for."""
+    """What a path stands for; `format` is that of the shards that are read, where a manifest says it."""
 
     path: Path
     name: str
@@ -37,6 +36,7 @@ class Opened:
     splits: dict[str, tuple[ShardFile, ...]]
     manifest: Manifest | None = None
     prepared: Prepared | None = None
+    format: str | None = None
 
 
 def open_dataset(
@@ -56,23 +56,29 @@ def open_dataset(
         raise SchemaError('expected data_dir with a name such as "tfds:mnist", got it with a path', "load")
     given = None if schema is None else schema if isinstance(schema, Schema) else Schema(schema)
     if isinstance(path, (str, os.PathLike)) and os.path.isfile(os.path.join(path, MANIFEST)):
-        return open_manifest(Path(path), read_manifest(Path(path)), given)
+        return open_manifest(Path(path), read_manifest(Path(path)), given, format)
     if isinstance(path, (str, os.PathLike)) and os.path.isfile(os.path.join(path, INFO)):
         from .prepared import open_prepared
 
         return open_prepared(Path(path), given, format, cache)
     from .files import open_files  # sources take a while to import, and datasets of ours need none
 
-    return open_files([path] if isinstance(path, (str, os.PathLike)) else path, given, cache)
+    return open_files([path] if isinstance(path, (str, os.PathLike)) else path, given, cache, format)
 
 
-def open_manifest(directory: Path, manifest: Manifest, schema: Schema | None = None) -> Opened:
-    """The dataset of a manifest."""
+def open_manifest(
+    directory: Path, manifest: Manifest, schema: Schema | None = None, format: str | None = None
+) -> Opened:
+    """The dataset of a manifest, in one of the formats that it is there in."""
+    chosen = format or manifest.format
+    if chosen not in manifest.formats:
+        hint = name_known(chosen, manifest.formats, "formats")
+        raise SchemaError(f"expected a dataset in the format {chosen!r}, got none", str(directory), hint)
     splits = {}
-    for split, shards in manifest.splits.items():
+    for split, shards in manifest.formats[chosen].items():
         paths = [os.path.join(directory, shard.file) for shard in shards]
         splits[split] = tuple(
-            ShardFile(path, shard.records, shard.bytes, path + SUFFIX)
+            ShardFile(path, shard.records, shard.bytes, index_file(path))
             for path, shard in zip(paths, shards, strict=True)
         )
-    return Opened(directory, manifest.name, schema or manifest.schema, splits, manifest)
+    return Opened(directory, manifest.name, schema or manifest.schema, splits, manifest, format=chosen)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from typing import Any, ClassVar
 
 from .._core import Shard, Writer
 from ..errors import SchemaError
 from .codec import default_threads
-from .shard import PathLike, Progress, Report, ShardReader, ShardWriter, salvage_into
+from .shard import PathLike, Progress, Report, ShardFormat, ShardReader, ShardWriter, salvage_into
 
 LEVELS = {"zstd": (-5, 22), "brotli": (0, 11)}
 COMPRESSIONS = (None, "zstd", "brotli", "snappy")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArrayRecord:
+class ArrayRecord(ShardFormat):
     """The ArrayRecord format and its options.
 
     group_size      records that are compressed together, and read together: 1 for random access
@@ -27,25 +25,26 @@ class ArrayRecord:
     shard_examples  how many examples it puts into one at most, whatever their size
     """
 
+    name: ClassVar[str] = "array_record"
     group_size: int = 1
     compression: str | None = "zstd"
     level: int | None = None
-    shard_bytes: int = 128 << 20
-    shard_examples: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_counts("group_size")
         if self.compression not in COMPRESSIONS:
             raise SchemaError(f'expected compression "zstd", "brotli", "snappy" or None, got {self.compression!r}')
         least, most = LEVELS.get(self.compression or "", (0, -1))
         if self.level is not None and (type(self.level) is not int or not least <= self.level <= most):
             levels = f"a level from {least} to {most}" if most > 0 else "no level"
             raise SchemaError(f"expected {levels} for compression {self.compression!r}, got {self.level!r}")
-        for name in ("group_size", "shard_bytes", "shard_examples"):
-            value = getattr(self, name)
-            if (value is not None or name != "shard_examples") and (type(value) is not int or value < 1):
-                raise SchemaError(f"expected {name} to be 1 or more, got {value!r}")
         if self.group_size >= 1 << 31:
             raise SchemaError(f"expected group_size to be below 2^31, got {self.group_size!r}")
+
+    def open_writer(self, path: PathLike, *, sync: bool = False, threads: int | None = None) -> ArrayRecordWriter:
+        """What writes a shard."""
+        return ArrayRecordWriter(path, self, sync=sync, threads=threads)
 
 
 class ArrayRecordWriter(ShardWriter):
@@ -94,11 +93,6 @@ class ArrayRecordReader(ShardReader):
     def writer_options(self) -> str:
         """What the writer left about its options, such as `group_size:1,zstd:3`."""
         return self._shard.format[1]
-
-    @property
-    def offsets(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        """Where each chunk begins, and where the last one ends."""
-        return self._shard.offsets
 
 
 def salvage_array_records(

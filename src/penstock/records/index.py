@@ -17,6 +17,12 @@ def sidecar_path(path: str | os.PathLike[str]) -> Path:
     return Path(os.fspath(path) + SUFFIX)
 
 
+def existing_sidecar(path: str | os.PathLike[str]) -> Path | None:
+    """The index beside a shard, if there is one."""
+    sidecar = sidecar_path(path)
+    return sidecar if sidecar.exists() else None
+
+
 def write_index(path: str | os.PathLike[str], *, progress: Callable[[int], object] | None = None) -> Index:
     """Make a shard's index and keep it beside the shard. The whole file is read once, for its checksum."""
     index = Shard(path, progress=progress).index(progress)

@@ -3,22 +3,48 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 import numpy as np
 
 from .._core import Feed, Index, Records, Shard, Writer, salvage
 from ..errors import SchemaError
 from .codec import Codec, default_threads, first_row
+from .index import existing_sidecar
 
 PathLike = str | os.PathLike[str]
 Progress = Callable[[int], object] | None
 
 Writing = TypeVar("Writing", bound="ShardWriter")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardFormat:
+    """What the formats of shards have in common: how large a build makes a shard, and who writes it."""
+
+    name: ClassVar[str]
+    shard_bytes: int = 128 << 20
+    shard_examples: int | None = None
+
+    def __post_init__(self) -> None:
+        self._check_counts("shard_bytes")
+        if self.shard_examples is not None:
+            self._check_counts("shard_examples")
+
+    def _check_counts(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise SchemaError(f"expected {name} to be 1 or more, got {value!r}")
+
+    def open_writer(self, path: PathLike, *, sync: bool = False, threads: int | None = None) -> ShardWriter:
+        """What writes a shard of this format, with all that stands beside it."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -114,12 +140,31 @@ class Report:
 class ShardReader:
     """A file as a sequence of records: `reader[5]`, `reader[-1]`, `reader[10:20]`, `reader[[5, 900]]`."""
 
-    def __init__(self, path: PathLike, shard: Shard, format: str) -> None:
+    def __init__(self, path: PathLike, shard: Shard, format: str | None = None) -> None:
         self.path = Path(path)
         self._shard = shard
-        if shard.format[0] != format:
+        if format not in (None, self.format):
             found = {"tfrecord": "a TFRecord", "array_record": "an ArrayRecord"}
-            raise SchemaError(f"expected {found[format]} file, got {found[shard.format[0]]} file", str(path))
+            raise SchemaError(f"expected {found[format]} file, got {found[self.format]} file", str(path))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (open_shard, (self.path,))
+
+    @property
+    def format(self) -> str:
+        """What the file is: "tfrecord" or "array_record"."""
+        return self._shard.format[0]
+
+    @property
+    def compression(self) -> str | None:
+        """Of a whole TFRecord file, or of an ArrayRecord file's chunks as its writer says; None where there is none."""
+        words = re.split("[,:]", self._shard.format[1])
+        return next((word for word in words if word in ("gzip", "zlib", "zstd", "brotli", "snappy")), None)
+
+    @property
+    def offsets(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        """Where each frame or chunk begins in the uncompressed file, and where the last one ends."""
+        return self._shard.offsets
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}: {len(self)} records, {self._shard.size} bytes)"
@@ -180,6 +225,11 @@ def _batches(codec: Codec, feed: Feed) -> Iterator[dict[str, Any]]:
             yield codec._batch(raw)
     finally:
         feed.close()
+
+
+def open_shard(path: PathLike, *, progress: Progress = None) -> ShardReader:
+    """A file of records, whatever its format is; by the index beside it, if there is one that fits."""
+    return ShardReader(path, Shard(path, existing_sidecar(path), False, progress))
 
 
 def verify(path: PathLike, *, progress: Progress = None) -> Report:

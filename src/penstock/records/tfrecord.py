@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, ClassVar
 
 from .._core import Index, Shard, Writer
 from ..errors import SchemaError
 from .codec import default_threads
-from .index import sidecar_path
+from .index import existing_sidecar, sidecar_path
 from .shard import (
     Gap,
     PathLike,
     Progress,
     Report,
+    ShardFormat,
     ShardReader,
     ShardWriter,
     Summary,
@@ -26,7 +25,7 @@ from .shard import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class TFRecord:
+class TFRecord(ShardFormat):
     """The TFRecord format and its options.
 
     compression     None, "gzip" or "zlib": the whole file, as TensorFlow has it
@@ -35,20 +34,20 @@ class TFRecord:
     shard_examples  how many examples it puts into one at most, whatever their size
     """
 
+    name: ClassVar[str] = "tfrecord"
     compression: str | None = None
     level: int = 6
-    shard_bytes: int = 128 << 20
-    shard_examples: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.compression not in (None, "gzip", "zlib"):
             raise SchemaError(f'expected compression None, "gzip" or "zlib", got {self.compression!r}')
         if not 1 <= self.level <= 9:
             raise SchemaError(f"expected a level from 1 to 9, got {self.level!r}")
-        for name in ("shard_bytes", "shard_examples"):
-            value = getattr(self, name)
-            if (value is not None or name == "shard_bytes") and (type(value) is not int or value < 1):
-                raise SchemaError(f"expected {name} to be 1 or more, got {value!r}")
+
+    def open_writer(self, path: PathLike, *, sync: bool = False, threads: int | None = None) -> TFRecordWriter:
+        """What writes a shard, and its index beside it."""
+        return TFRecordWriter(path, self, index=True, sync=sync, threads=threads)
 
 
 class TFRecordWriter(ShardWriter):
@@ -94,8 +93,7 @@ class TFRecordReader(ShardReader):
 
     def __init__(self, path: PathLike, *, index: PathLike | bool = True, progress: Progress = None) -> None:
         if isinstance(index, bool):
-            sidecar = sidecar_path(path) if index else None
-            shard = Shard(path, sidecar if sidecar and sidecar.exists() else None, False, progress)
+            shard = Shard(path, existing_sidecar(path) if index else None, False, progress)
         else:
             shard = Shard(path, index, True, progress)
         super().__init__(path, shard, "tfrecord")
@@ -103,17 +101,6 @@ class TFRecordReader(ShardReader):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_reopen, (self.path, self._given))
-
-    @property
-    def compression(self) -> str | None:
-        """None, "gzip" or "zlib"."""
-        _, compression = self._shard.format
-        return None if compression == "none" else compression
-
-    @property
-    def offsets(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        """Where each frame begins in the uncompressed file, and where the last one ends."""
-        return self._shard.offsets
 
 
 def _reopen(path: Path, index: PathLike | bool) -> TFRecordReader:

@@ -13,10 +13,11 @@ from .image_folder import image_folder as image_folder
 from .images import check_image as check_image
 from .listed import Listed as Listed
 from .recognise import recognise as recognise
+from .record_files import array_records as array_records
+from .record_files import tfrecords as tfrecords
 from .table import Table as Table
 from .table import parquet as parquet
 from .table import table as table
 from .text import text_classification as text_classification
-from .tfrecords import tfrecords as tfrecords
 from .voc import voc_detection as voc_detection
 from .voc import voc_segmentation as voc_segmentation

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from ..errors import NotFoundError, PenstockError, SchemaError
+from ..errors import CorruptionError, NotFoundError, PenstockError, SchemaError
 from ..records.peek import first_records
+from ..records.shard import open_shard
 from ..storage import expand
 from .files import IMAGE_SUFFIXES, PathLike, entries, has_suffix
-from .tfrecords import is_tfrecord_name
+from .record_files import format_named
 from .voc import ANNOTATIONS, IMAGES, MASKS
 
 UNDERSTOOD = """
@@ -20,7 +21,7 @@ UNDERSTOOD = """
   train.csv beside train/                      image_classification
   train.json of {id: {"text", "label"}}        text_classification
   *.csv, *.jsonl, *.json, *.parquet            csv, jsonl, json, parquet
-  *.tfrecord                                   tfrecords"""
+  *.tfrecord, *.array_record                   tfrecords, array_records"""
 
 _FILES = {
     "csv": (".csv", ".tsv"),
@@ -29,6 +30,7 @@ _FILES = {
     "parquet": (".parquet",),
     "image_folder": IMAGE_SUFFIXES,
 }
+_RECORDS = {"tfrecord": ("tfrecords", "TFRecord"), "array_record": ("array_records", "ArrayRecord")}
 _HEAD = 1 << 14  # bytes of a JSON file that are looked at
 _KEYED_TEXT = re.compile(rb'\s*\{\s*"[^"]*"\s*:\s*\{.*?"text"\s*:', re.DOTALL)
 _COCO = re.compile(rb'"(?:annotations|categories|images)"\s*:\s*\[')
@@ -61,9 +63,10 @@ def _in_folder(root: str) -> Iterator[tuple[str, str]]:
         yield "image_classification", f"it has {catalogs[0]} beside {catalogs[0][: -len('.csv')]}/"
     elif images := _first_image(root, sorted(folders)):
         yield "image_folder", f"it has images in folders: {images}"
-    records = [name for name in files if is_tfrecord_name(name)]
+    records = _first_named(files)
+    for format, file in records.items():
+        yield _RECORDS[format][0], f"it has {_RECORDS[format][1]} files: {file}"
     if records:
-        yield "tfrecords", f"it has TFRecord files: {records[0]}"
         return  # JSON beside them is what was written about them
     for name, suffixes in _FILES.items():
         first = next((file for file in files if has_suffix(file, suffixes) and file not in catalogs), None)
@@ -101,18 +104,32 @@ def _in_files(pattern: str) -> Iterator[tuple[str, str]]:
             hint = "Call coco(images, annotations): it needs the folder of the images too"
             raise SchemaError("expected a catalog, got annotations of COCO", matching[0], hint)
         yield name, f"{os.path.basename(matching[0])} ends in {os.path.splitext(matching[0])[1]}"
-    named = [path for path in files if is_tfrecord_name(os.path.basename(path))]
-    if named:
-        yield "tfrecords", f"{os.path.basename(named[0])} is called as TFRecord files are"
-    elif not any(has_suffix(files[0], suffixes) for suffixes in _FILES.values()) and _holds_records(files[0]):
-        yield "tfrecords", f"{os.path.basename(files[0])} begins with a record"
+    named = _first_named(os.path.basename(path) for path in files)
+    for format, file in named.items():
+        yield _RECORDS[format][0], f"{file} is called as {_RECORDS[format][1]} files are"
+    if named or any(has_suffix(files[0], suffixes) for suffixes in _FILES.values()):
+        return
+    if begun := _format_of(files[0]):
+        yield _RECORDS[begun][0], f"{os.path.basename(files[0])} begins with a record"
 
 
-def _holds_records(path: str) -> bool:
+def _format_of(path: str) -> str | None:
+    """The format of a file that begins with a record."""
     try:
-        return len(first_records(path, 1)[0]) > 0
+        return open_shard(path).format if len(first_records(path, 1)[0]) else None
+    except CorruptionError as error:
+        return "tfrecord" if error.record else None  # whoever reads it will say what is damaged
     except PenstockError:
-        return False
+        return None
+
+
+def _first_named(names: Iterable[str]) -> dict[str, str]:
+    """Of each format, the first that is called as its files are."""
+    found: dict[str, str] = {}
+    for name in names:
+        if format := format_named(name):
+            found.setdefault(format, name)
+    return found
 
 
 def _head(path: str) -> bytes:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CorruptionError, NotFoundError, SchemaError
+from ..info import Info
 from ..schema import Schema
 from ..storage import read_json
 from .features import FEATURES, Json, label_file
@@ -100,6 +101,15 @@ class Prepared:
     splits: dict[str, list[tuple[str, int]]]
     unread: dict[str, str]
     said: Json
+
+    @property
+    def info(self) -> Info:
+        """What it says of itself to people."""
+        texts: dict[str, Any] = {part: str(self.said[part]) for part in ("version", "description", "citation") if part in self.said}
+        keys = self.said.get("supervisedKeys", {}).get("tuple", {}).get("items", ())
+        named = tuple(key.get("featureKey") for key in keys)
+        known = len(named) == 2 and all(name in self.schema for name in named)
+        return Info(name=self.name, supervised=named if known else None, **texts)
 
 
 def read_prepared(directory: Path, format: str | None = None) -> Prepared:

@@ -51,7 +51,7 @@ def remove_metadata(directory: Path) -> None:
 
 def why_closed(manifest: Manifest) -> str:
     """Why TFDS can't open a dataset at all; nothing if it can."""
-    if "tfrecord" in _formats(manifest) and manifest.options["format"].get("compression"):
+    if not _formats(manifest):
         return "TFDS reads no compressed TFRecord files"
     if manifest.schema.sequence or all(map(is_left_out, manifest.schema.leaves())):
         return "TFDS can read none of its fields"
@@ -70,6 +70,7 @@ def _features(manifest: Manifest) -> tuple[Json, dict[str, str]]:
 
 def _dataset_info(manifest: Manifest, notes: dict[str, str]) -> Json:
     info = manifest.info
+    first, *others = _formats(manifest)
     splits = [
         {
             "name": split,
@@ -77,7 +78,7 @@ def _dataset_info(manifest: Manifest, notes: dict[str, str]) -> Json:
             "numBytes": str(sum(shard.bytes for shard in shards)),
             "filepathTemplate": TEMPLATE,
         }
-        for split, shards in manifest.splits.items()
+        for split, shards in manifest.formats[first].items()
     ]
     said: Json = {
         **(info.tfds or {}).get("info", {}),
@@ -85,7 +86,8 @@ def _dataset_info(manifest: Manifest, notes: dict[str, str]) -> Json:
         "version": info.version or FIRST_VERSION,
         "description": "\n\n".join(filter(None, [info.description, _said(notes)])),
         "citation": info.citation,
-        "fileFormat": _formats(manifest)[0],
+        "fileFormat": first,
+        "alternativeFileFormats": others,
         "splits": splits,
     }
     kept = {leaf.name.split("/")[0] for leaf in manifest.schema.leaves() if not is_left_out(leaf)}
@@ -93,13 +95,14 @@ def _dataset_info(manifest: Manifest, notes: dict[str, str]) -> Json:
         said["supervisedKeys"] = {"tuple": {"items": [{"featureKey": name} for name in info.supervised]}}
     if manifest.options["order"] == "source":
         said["disableShuffling"] = True
-    return {key: value for key, value in said.items() if value != ""}
+    return {key: value for key, value in said.items() if value not in ("", [])}
 
 
 def _formats(manifest: Manifest) -> list[str]:
-    """The formats in the names of the shards."""
-    files = [shard.file for shards in manifest.splits.values() for shard in shards]
-    return list(dict.fromkeys(file.rpartition(".")[2].partition("-")[0] for file in files))
+    """The formats that TFDS can read, TFRecord first, as it wants it; whole files that are compressed it can't."""
+    said = {manifest.format: manifest.options["format"], **manifest.options.get("alternatives", {})}
+    known = [name for name in manifest.formats if name != "tfrecord" or not said[name].get("compression")]
+    return sorted(known, key=lambda name: name != "tfrecord")
 
 
 def _said(notes: dict[str, str]) -> str:

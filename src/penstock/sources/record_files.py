@@ -1,18 +1,21 @@
-"""TFRecord files that are there already, to be built anew: in other shards, compressed, under another schema."""
+"""Record files that are there already, to be built anew: in other shards, compressed, under another schema."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ..errors import RecordIndexError, SchemaError
 from ..records import Records
+from ..records.array_record import ArrayRecordReader
 from ..records.codec import Codec
 from ..records.peek import SAMPLE, first_records, infer_schema
+from ..records.shard import ShardReader
 from ..records.tfrecord import TFRecordReader
 from ..schema import Schema
 from ..splitting import Splits
@@ -20,32 +23,50 @@ from .files import PathLike, files_named, short_names, stamp_of
 from .image_folder import SPLIT_NAMES
 from .listed import position, split_order
 
-SUFFIXES = (".tfrecord", ".tfrecords", ".tfrecord.gz", ".tfrecords.gz", ".tfrec")
-SHARD_NAME = re.compile(r"(.+?)(?:\.tfrecords?)?-\d{5}-of-\d{5}(?:\.tfrecords?)?(?:\.gz)?", re.IGNORECASE)
+SUFFIXES = {
+    "tfrecord": (".tfrecord", ".tfrecords", ".tfrecord.gz", ".tfrecords.gz", ".tfrec"),
+    "array_record": (".array_record", ".arrayrecord"),
+}
+_KIND = r"(?:\.tfrecords?|\.array_?record)?"
+SHARD_NAME = re.compile(rf"(.+?){_KIND}-\d{{5}}-of-\d{{5}}{_KIND}(?:\.gz)?", re.IGNORECASE)
 
 _SAMPLED_FILES = 16
+_OPEN_FILES = 16  # that are kept open
 
 
-class TFRecords:
-    """The records of TFRecord files, one after the other. `source[i]` decodes one, `records` gives them as they are."""
+class RecordFiles:
+    """The records of some files, one after the other. `source[i]` decodes one, `records` gives them as they are.
 
-    def __init__(self, files: Sequence[str], schema: Schema, names: Sequence[str]) -> None:
+    opens  what reads a file
+    keys   those of the records, where they are known
+    """
+
+    def __init__(
+        self,
+        files: Sequence[str],
+        schema: Schema,
+        names: Sequence[str],
+        opens: Callable[[str], ShardReader],
+        keys: Sequence[str] | None = None,
+    ) -> None:
         self.files = list(files)
         self.names = list(names)
         self.schema = schema
-        self._readers: dict[int, TFRecordReader] = {}
+        self.opens = opens
+        self.keys = keys
+        self._opened: Callable[[str], ShardReader] | None = None
         self._codec: Codec | None = None
         counts = [len(self._reader(at)) for at in range(len(self.files))]
         self.starts = np.cumsum([0, *counts])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_readers": {}, "_codec": None}
+        return {**self.__dict__, "_opened": None, "_codec": None}
 
     def __len__(self) -> int:
         return int(self.starts[-1])
 
     def __repr__(self) -> str:
-        return f"TFRecords({len(self)} records of {len(self.files)} files)"
+        return f"RecordFiles({len(self)} records of {len(self.files)} files)"
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         at, record = self._find(index)
@@ -70,7 +91,9 @@ class TFRecords:
         return Records(found)
 
     def key(self, index: int) -> str:
-        """The file's name and the number of the record in it."""
+        """The one that is known, else the file's name and the number of the record in it."""
+        if self.keys is not None:
+            return self.keys[position(index, len(self))]
         at, record = self._find(index)
         return f"{self.names[at]}:{record}"
 
@@ -88,45 +111,63 @@ class TFRecords:
         at = int(np.searchsorted(self.starts, index, side="right")) - 1
         return at, index - int(self.starts[at])
 
-    def _reader(self, at: int) -> TFRecordReader:
-        if at not in self._readers:
-            if len(self._readers) >= _SAMPLED_FILES:
-                self._readers.pop(next(iter(self._readers)))
-            self._readers[at] = TFRecordReader(self.files[at])
-        return self._readers[at]
+    def _reader(self, at: int) -> ShardReader:
+        self._opened = self._opened or lru_cache(_OPEN_FILES)(self.opens)
+        return self._opened(self.files[at])
 
 
-def tfrecords(pattern: PathLike, schema: Schema | Mapping[str, Any] | None = None) -> TFRecords | Splits:
+def tfrecords(pattern: PathLike, schema: Schema | Mapping[str, Any] | None = None) -> RecordFiles | Splits:
     """The records of TFRecord files. Without a schema, it is inferred from a sample of the records.
 
     Files called train-00000-of-00010.tfrecord, or name-train.tfrecord-00000-of-00010, and so on for other splits, keep
     their splits.
     """
-    files = files_named(pattern, SUFFIXES) if not os.path.isdir(pattern) else files_in_folder(os.fspath(pattern))
+    return _record_files(files_of(pattern, "tfrecord"), schema, TFRecordReader)
+
+
+def array_records(pattern: PathLike, schema: Schema | Mapping[str, Any] | None = None) -> RecordFiles | Splits:
+    """The same of ArrayRecord files."""
+    return _record_files(files_of(pattern, "array_record"), schema, ArrayRecordReader)
+
+
+def _record_files(
+    files: list[str], schema: Schema | Mapping[str, Any] | None, opens: Callable[[str], ShardReader]
+) -> RecordFiles | Splits:
     known = inferred_schema(files) if schema is None else schema if isinstance(schema, Schema) else Schema(schema)
     names = short_names(files)
     splits: dict[str, list[int]] = {}
     for number, path in enumerate(files):
         splits.setdefault(split_name(path), []).append(number)
     if "" in splits:
-        return TFRecords(files, known, names)
+        return RecordFiles(files, known, names, opens)
     return Splits(
         {
-            split: TFRecords([files[n] for n in splits[split]], known, [names[n] for n in splits[split]])
+            split: RecordFiles([files[n] for n in splits[split]], known, [names[n] for n in splits[split]], opens)
             for split in sorted(splits, key=split_order)
         }
     )
 
 
-def is_tfrecord_name(name: str) -> bool:
-    """Whether a file is called as TFRecord files are."""
-    return name.lower().endswith(SUFFIXES) or (".tfrecord" in name.lower() and SHARD_NAME.fullmatch(name) is not None)
+def format_named(name: str) -> str | None:
+    """The format of record files that are called so."""
+    lower = name.lower()
+    for format, suffixes in SUFFIXES.items():
+        sharded = any(suffix in lower for suffix in suffixes) and SHARD_NAME.fullmatch(name) is not None
+        if sharded or lower.endswith(suffixes):
+            return format
+    return None
 
 
-def files_in_folder(folder: str) -> list[str]:
-    """The TFRecord files of a folder."""
-    names = sorted(name for name in os.listdir(folder) if not name.startswith(".") and is_tfrecord_name(name))
-    return [os.path.join(folder, name) for name in names] or files_named(folder, SUFFIXES)
+def files_of(pattern: PathLike, format: str | None = None) -> list[str]:
+    """The record files that a pattern names. Of a folder, those of a format: the first that is there, unless told."""
+    formats = (format,) if format else tuple(SUFFIXES)
+    suffixes = [suffix for each in formats for suffix in SUFFIXES[each]]
+    if os.path.isdir(pattern):
+        names = sorted(name for name in os.listdir(pattern) if not name.startswith("."))
+        for each in formats:
+            if found := [os.path.join(pattern, name) for name in names if format_named(name) == each]:
+                return found
+    return files_named(pattern, suffixes)
 
 
 def split_name(path: str) -> str:

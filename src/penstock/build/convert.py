@@ -1,0 +1,149 @@
+"""`convert`: the records of a dataset in another format, compression, or size of shards. None of them is decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._core import hash_records
+from ..errors import CorruptionError, PenstockError, SchemaError
+from ..load.opening import Opened, PathLike, ShardFile, open_dataset
+from ..manifest import MANIFEST, read_keys
+from ..records.formats import Format
+from ..records.shard import open_shard
+from ..schema import Schema
+from ..sources.files import short_names
+from ..sources.record_files import RecordFiles
+from ..splitting import Splits
+from .commit import STEP
+from .local import Local
+from .report import Built, Meter
+from .run import build
+from .workers import Progress
+
+CHUNK = 1 << 22  # bytes that are compared at a time, about
+
+
+def convert(
+    source: PathLike | Sequence[PathLike],
+    path: str | Path,
+    *,
+    format: str | Format | Sequence[str | Format] = "tfrecord",
+    shards: int | None = None,
+    schema: Schema | Mapping[str, Any] | None = None,
+    workers: int | None = None,
+    engine: Local | None = None,
+    overwrite: bool = False,
+) -> Built:
+    """Write the records of a dataset, or of record files, anew: the same records in the same order, with the same keys.
+
+    convert("data/photos", "data/photos_ar", format="array_record")
+    convert("theirs/*.tfrecord", "data/theirs", format=ArrayRecord(group_size=64), shards=8)
+
+    What `load` opens can be converted; schema, name and description go along. The options are those of `build`, and so
+    is what happens when it is cut off. At the end all that was written is read again, and compared with the source.
+    """
+    if engine is not None and workers is not None:
+        raise SchemaError("expected workers or an engine, got both", hint="Local(workers=...)")
+    opened = open_dataset(source, schema, None)
+    if opened.path.exists() and Path(path).exists() and opened.path.samefile(path):
+        raise SchemaError("expected another directory to convert into, got that of the source", str(path))
+    engine = engine or Local(workers=workers)
+    sources = {split: _records(files, opened) for split, files in opened.splits.items()}
+    said = opened.manifest or opened.prepared
+    built = build(
+        Splits(sources),
+        path,
+        format=format,
+        shards=shards,
+        **_order(opened),
+        schema=opened.schema,
+        engine=engine,
+        info=said.info if said else None,
+        overwrite=overwrite,
+    )
+    _verify(built, sources, engine)
+    return built
+
+
+def _order(opened: Opened) -> dict[str, Any]:
+    """That of the records as they stand; where it came from keys and a seed, from the same ones."""
+    options = opened.manifest.options if opened.manifest else {}
+    hashed = options.get("order") == "hash"
+    return {"order": "hash", "seed": options["seed"]} if hashed else {"order": "source"}
+
+
+def _records(files: tuple[ShardFile, ...], opened: Opened) -> RecordFiles:
+    """The records of a split as a source, with the keys that they were built under."""
+    paths = [file.path for file in files]
+    keys = None
+    if opened.manifest is not None:
+        keys = [key for path in paths for key in read_keys(Path(path))]
+    return RecordFiles(paths, opened.schema, short_names(paths), open_shard, keys)
+
+
+# Whether it is the same
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """A shard that was written, in all formats, and the number of its first record in the split."""
+
+    split: str
+    paths: tuple[Path, ...]
+    first: int
+    records: int
+
+    def __str__(self) -> str:
+        return str(self.paths[0])
+
+
+def _verify(built: Built, sources: Mapping[str, RecordFiles], engine: Local) -> None:
+    """Read all that was written, and compare it. What is not the same is no dataset."""
+    items = list(_comparisons(built))
+    meter = Meter(engine.progress)
+    meter.begin("comparing", sum(item.records for item in items))
+    try:
+        for split, source in sources.items():
+            count = sum(item.records for item in items if item.split == split)
+            if count != len(source):
+                raise CorruptionError(f"expected the {len(source)} records of the source, got {count}", split)
+        with closing(engine.map(_compare, sources, items, meter)) as results:
+            for _ in results:
+                pass
+    except PenstockError:
+        (built.path / MANIFEST).unlink()
+        raise
+
+
+def _comparisons(built: Built) -> Iterator[_Comparison]:
+    for split in built.manifest.splits:
+        first = 0
+        for same in zip(*(splits[split] for splits in built.manifest.formats.values()), strict=True):
+            yield _Comparison(split, tuple(built.path / shard.file for shard in same), first, same[0].records)
+            first += same[0].records
+
+
+def _compare(sources: Mapping[str, RecordFiles], item: _Comparison, progress: Progress) -> None:
+    """Hash the records of a shard, and those that it was made from."""
+    readers = [open_shard(path) for path in item.paths]
+    most = max(path.stat().st_size for path in item.paths)
+    step = max(1, min(STEP, CHUNK * item.records // most))
+    for start in range(0, item.records, step):
+        stop = min(start + step, item.records)
+        records = sources[item.split].records(range(item.first + start, item.first + stop))
+        expected = hash_records(records)
+        for reader in readers:
+            same = hash_records(reader[start:stop]) == expected
+            if len(reader) != item.records or not same.all():
+                record = start + int(np.argmin(same))
+                got = "another one. The manifest was removed: convert again"
+                raise CorruptionError(
+                    f"expected the record of the source, got {got}", f"{reader.path}, record {record}"
+                )
+        progress(len(records), records.nbytes)

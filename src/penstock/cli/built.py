@@ -1,0 +1,111 @@
+"""What commands that build a dataset share: a bar while they do, and what they show at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ..build.local import Local
+from ..build.report import Built
+from ..build.report import Progress as State
+from .dataset import dataset_json, print_dataset
+from .outcome import complain
+from .show import PATIENCE, console, size_text
+
+MOST_LEAKS = 3  # that the summary names
+
+
+def run(work: Callable[[Local], Built], options: dict[str, Any]) -> Built | None:
+    """Build with the engine that the options ask for, under a bar; nothing comes of it where Ctrl-C ends it."""
+    with _Bar(shown=not options["quiet"]) as bar:
+        try:
+            return work(Local(workers=options["workers"], progress=bar))
+        except KeyboardInterrupt as stopped:
+            bar.hide()
+            complain(str(stopped) or "stopped")
+            return None
+
+
+def show_built(path: str, built: Built) -> None:
+    """A dataset, and what its build did."""
+    print_dataset(built.manifest)
+    screen = console()
+    size = sum(shard.bytes for shard in built.manifest.shards())
+    speed = f", {size_text(size / built.seconds)}/s" if built.written else ""
+    screen.print(f"\n{built.written} shards written, {built.kept} kept, in {built.seconds:.1f} s{speed}")
+    if built.bad:
+        screen.print(f"[bold red]{built.bad:,} bad examples[/bold red] were left out")
+    if built.ignored:
+        screen.print(f"{built.ignored:,} examples asked to be ignored")
+    if built.duplicates:
+        screen.print(f"{built.duplicates:,} examples were left out: their records are those of others")
+    if built.drift:
+        screen.print(f"the schema was widened: {escape(built.drift)}", soft_wrap=True)
+    if built.leaks:
+        some = "; ".join(map(str, built.leaking[:MOST_LEAKS]))
+        said = f"[bold red]{built.leaks:,} contents stand in two splits[/bold red]: {escape(some)}"
+        screen.print(said, soft_wrap=True)
+    line = f"penstock.load({path!r})[{next(iter(built.manifest.splits))!r}]"
+    screen.print(f"\n[bold]{escape(line)}[/bold]", soft_wrap=True)
+
+
+def built_json(path: str, built: Built) -> dict[str, Any]:
+    """The same, plain."""
+    told = ("written", "kept", "bad", "ignored", "duplicates", "leaks", "drift", "seconds")
+    counts = {name: getattr(built, name) for name in told}
+    leaking = [[{"split": split, "key": key} for split, key in leak.places] for leak in built.leaking]
+    return {**dataset_json(path, built.manifest), **counts, "leaking": leaking}
+
+
+class _Bar:
+    """A progress bar on stderr: at a terminal, and only for what takes long."""
+
+    def __init__(self, *, shown: bool) -> None:
+        self._console = console(stderr=True)
+        self._shown = shown and self._console.is_terminal
+        self._started = time.monotonic()
+        self._stage = ""
+        self._stage_started = self._started
+        self._progress: Progress | None = None
+
+    def __call__(self, state: State) -> None:
+        now = time.monotonic()
+        if not self._shown or now - self._started < PATIENCE:
+            return
+        if self._progress is None:
+            texts = ("{task.description}", "{task.fields[done]}", "{task.fields[speed]}")
+            columns = (TextColumn(texts[0]), BarColumn(), TextColumn(texts[1]), TextColumn(texts[2]))
+            self._progress = Progress(*columns, TimeRemainingColumn(), console=self._console, transient=True)
+            self._progress.add_task("", done="", speed="")
+            self._progress.start()
+        if state.stage != self._stage:
+            self._stage, self._stage_started = state.stage, now
+            self._progress.reset(self._progress.task_ids[0])
+        total = f" of {state.total:,}" if state.total else ""
+        self._progress.update(
+            self._progress.task_ids[0],
+            description=escape(state.stage),
+            completed=state.examples,
+            total=state.total,
+            done=f"{state.examples:,}{total} examples",
+            speed=f"{size_text(state.bytes / max(0.1, now - self._stage_started))}/s" if state.bytes else "",
+        )
+
+    def hide(self) -> None:
+        """Make room for something else to be printed."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.hide()
