@@ -105,7 +105,9 @@ class Prepared:
     @property
     def info(self) -> Info:
         """What it says of itself to people."""
-        texts: dict[str, Any] = {part: str(self.said[part]) for part in ("version", "description", "citation") if part in self.said}
+        texts: dict[str, Any] = {
+            part: str(self.said[part]) for part in ("version", "description", "citation") if part in self.said
+        }
         keys = self.said.get("supervisedKeys", {}).get("tuple", {}).get("items", ())
         named = tuple(key.get("featureKey") for key in keys)
         known = len(named) == 2 and all(name in self.schema for name in named)
