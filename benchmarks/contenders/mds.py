@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,9 @@ COLUMNS = {
 }
 
 
-def _write(workload: str, examples: Iterator[Example], path: Path) -> None:
+def _write(workload: str, examples: Iterator[Example], path: Path, compression: str | None = None) -> None:
     from streaming import MDSWriter
 
-    compression = "zstd" if workload == "w5" else None
     with MDSWriter(out=str(path), columns=COLUMNS[workload], compression=compression, size_limit=SHARD_BYTES) as writer:
         for example in examples:
             writer.write(example)
@@ -41,13 +41,15 @@ def _read(path: Path) -> tuple[int, Iterable[Example]]:
     return len(dataset), (dataset[index] for index in range(min(READ_BACK, len(dataset))))
 
 
-def build(workload: str, *, share: float = 1, processes: int = 2) -> Callable[[Setting], Job]:
-    """A source into MDS shards; tensors compressed with zstd, at its default level."""
+def build(
+    workload: str, *, share: float = 1, processes: int = 2, compression: str | None = None
+) -> Callable[[Setting], Job]:
+    """A source into MDS shards, compressed at the default level of whatever compresses them."""
 
     def job(setting: Setting) -> Job:
         from streaming.base.util import merge_index
 
-        write = in_processes(workload, processes, _write)
+        write = in_processes(workload, processes, partial(_write, compression=compression))
 
         def merged(items: list[Any], path: Path) -> None:
             write(items, path)

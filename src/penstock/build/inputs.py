@@ -180,6 +180,11 @@ def parts_of(example: Any) -> Iterator[dict[str, Any]]:
         raise SchemaError(f"expected an example as a dict or an Example, got {type(example).__name__}")
 
 
+def all_parts(example: Any) -> list[dict[str, Any]]:
+    """Those of `parts_of`, all of them."""
+    return list(parts_of(example))
+
+
 def fingerprint(source: Any, keys: list[str] | int | None, ordered: bool) -> dict[str, Any]:
     """What tells two sources apart: the keys of a listed one, the bytes of a table, the code of a stream's function."""
     if keys is None:

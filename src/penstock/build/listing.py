@@ -18,9 +18,10 @@ from ..schema import Schema
 from ..sources.dedupe import Deduped
 from ..sources.examples import check_methods, code_of
 from ..subset import options_of
-from .inputs import Inputs, Numbers, as_splits, fingerprint, hands_on_records, is_complete
+from .inputs import Inputs, Numbers, all_parts, as_splits, fingerprint, hands_on_records, is_complete
+from .local import Local
 from .plan import count_shards, order_rows
-from .schemas import Named, infer_all, sample
+from .schemas import Named, Parts, infer_all, load_ahead, sample
 from .spool import Spooled
 from .streams import Stream, open_streams
 
@@ -67,7 +68,7 @@ class Split:
         keys = self.keys
         return Numbers(rows) if isinstance(keys, int) else [keys[row] for row in rows.tolist()]
 
-    def look(self, on_error: str) -> None:
+    def look(self, on_error: str, engine: Local) -> None:
         """Load a sample. A stream goes on after it as if nobody had looked."""
         if self.stream is not None:
             first = self.stream.names[0]  # which stands for all that share the stream
@@ -75,7 +76,11 @@ class Split:
         elif not is_complete(self.source):
             # By hash, whatever the order of the records is: the same examples wherever they stand in the source.
             rows = order_rows(self.name, self.keys, order="hash", seed=self.seed)
-            place, load = Inputs(self.source).place, self.source.__getitem__
+            known, place = load_ahead(engine, self.source, rows), Inputs(self.source).place
+
+            def load(row: int) -> Parts:
+                return known[row] if row in known else all_parts(self.source[row])
+
             some = ((self.keys_of(rows[at : at + 1])[0], int(rows[at])) for at in range(len(rows)))
             named = ((self.name, key, partial(place, row), partial(load, row)) for key, row in some)
             self.samples = sample(named, on_error)

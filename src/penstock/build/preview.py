@@ -7,6 +7,7 @@ from typing import Any
 
 from ..schema import Schema
 from .listing import infer_schema, list_splits
+from .local import Local
 from .options import Options
 
 
@@ -26,7 +27,7 @@ def preview(source: Any, **options: Any) -> Preview:
     asked = Options.checked(source, **options)
     splits = list_splits(source, asked.order, asked.seed)
     for split in splits:
-        split.look(asked.on_error)
+        split.look(asked.on_error, Local())
     schema = asked.schema or infer_schema(splits, asked.on_error)
     counts: dict[str, tuple[int, int] | None] = {}
     for split in splits:

@@ -158,7 +158,8 @@ class _Build:
             schema, firm = Schema({}), False
         if plan is None and not (schema and self.options.counts_shards):
             for split in self.splits:
-                split.look("skip" if schema else self.options.on_error)  # for sizes alone, what fails can wait
+                on_error = "skip" if schema else self.options.on_error  # for sizes alone, what fails can wait
+                split.look(on_error, self.engine)
         known = {split.name: split.known for split in self.splits}
         if not schema:
             schema = infer_schema(self.splits, self.options.on_error)

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import pickle
+import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
 from functools import reduce
 from typing import Any
 
+import numpy as np
+
+from ..columns import Array
 from ..errors import SchemaError
 from ..example import IgnoreExample
 from ..inference import cover
 from ..schema import Schema
 from .encoder import Job, example_error, tells, weigh
 from .inputs import is_complete, parts_of
+from .local import Local
 from .task import Task
 from .workers import Progress
 
 MOST_SAMPLED = 256  # examples of each source
 MOST_SAMPLED_BYTES = 16 << 20
 
+WORTH_WORKERS = 0.1  # seconds that a sample takes to load
+
 Named = tuple[str, dict[str, Any]]  # an example, after what messages call it
-Loadable = tuple[str, str, Callable[[], str], Callable[[], Any]]  # split, key, place, example
+Parts = list[dict[str, Any]]  # what is stored for an example
+Loadable = tuple[str, str, Callable[[], str], Callable[[], Parts]]  # split, key, place, what loads it
 
 
 def sample(examples: Iterable[Loadable], on_error: str) -> list[Named]:
@@ -28,7 +38,7 @@ def sample(examples: Iterable[Loadable], on_error: str) -> list[Named]:
     size = 0
     for split, key, place, load in examples:
         try:
-            parts = list(parts_of(load()))
+            parts = load()
         except IgnoreExample:
             continue
         except Exception as error:
@@ -40,6 +50,37 @@ def sample(examples: Iterable[Loadable], on_error: str) -> list[Named]:
         if len(taken) >= MOST_SAMPLED or size > MOST_SAMPLED_BYTES:
             break
     return taken
+
+
+def load_ahead(engine: Local, source: Any, rows: Array) -> dict[int, Parts]:
+    """What a sample takes of some examples, by number: loaded by all workers where that is worth it.
+
+    Those that fail are left out: who wants them finds out why.
+    """
+    began = time.monotonic()
+    known = load_some(source, rows[: 2 * engine.processes])
+    each = (time.monotonic() - began) / max(1, len(known))
+    size = sum(map(len, known.values())) // max(1, len(known))
+    rest = rows[2 * engine.processes : min(MOST_SAMPLED, MOST_SAMPLED_BYTES // (1 + size))]
+    if engine.processes > 1 and each * len(rest) > WORTH_WORKERS:
+        pieces = np.array_split(rest, min(len(rest), 4 * engine.processes))
+        with closing(engine.map(load_some, source, pieces, _silent)) as results:
+            for _, found in results:
+                known |= found
+    return {row: pickle.loads(parts) for row, parts in known.items()}  # noqa: S301  # from our own workers
+
+
+def load_some(source: Any, rows: Array, progress: Progress | None = None) -> dict[int, bytes]:
+    """Examples by number, ready for the way home from another process."""
+    found = {}
+    for row in rows.tolist():
+        with suppress(Exception):
+            found[row] = pickle.dumps(list(parts_of(source[row])), pickle.HIGHEST_PROTOCOL)
+    return found
+
+
+def _silent(examples: int, size: int) -> None:
+    """Nobody is told of a sample."""
 
 
 def infer_all(samples: Mapping[str, list[Named]], known: Mapping[str, Schema | None], on_error: str) -> Schema:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import SchemaError
 from ..subset import StreamSubset, is_listed
-from .inputs import open_stream, stream_key
+from .inputs import all_parts, open_stream, stream_key
 from .schemas import Loadable, Named, sample
 
 
@@ -54,12 +54,8 @@ class Stream:
     def _watched(self, head: list[Any]) -> Iterator[Loadable]:
         for number, example in enumerate(self.examples):
             head.append(example)
-            place, load = partial("example {}".format, number), partial(_itself, example)
+            place, load = partial("example {}".format, number), partial(all_parts, example)
             yield self.split_of(number, example), stream_key(example, number), place, load
-
-
-def _itself(example: Any) -> Any:
-    return example
 
 
 def open_streams(sources: Mapping[str, Any]) -> dict[str, Stream]:
