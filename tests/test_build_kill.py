@@ -310,14 +310,20 @@ def test_a_failed_attempt_at_another_dataset_is_given_up_for_the_one_that_stands
     assert contents(tmp_path / "toy") == before
 
 
-@pytest.mark.parametrize("same", [True, False], ids=["the same build", "another build"])
-def test_cut_off_at_any_step_of_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool) -> None:
-    """Three shards of four are replaced: what can be read is the old dataset or the new one, or there is none."""
-    options: dict[str, Any] = {"shards": 4, "schema": {"x": "int64"}, "workers": 1}
+@pytest.mark.parametrize(
+    ("same", "format", "files"),
+    [(True, "tfrecord", 3), (False, "tfrecord", 3), (True, ["array_record", "tfrecord"], 2 + 3)],
+    ids=["the same build", "another build", "in two formats"],
+)
+def test_cut_off_at_any_step_of_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool, format: Any, files: int
+) -> None:
+    """All shards are replaced: what can be read is the old dataset or the new one, or there is none."""
+    options: dict[str, Any] = {"shards": 4, "schema": {"x": "int64"}, "workers": 1, "format": format}
     build(Numbers(1), tmp_path / "old" / "toy", **options)
     build(Numbers(2), tmp_path / "new" / "toy", **options)
     old, new = contents(tmp_path / "old" / "toy"), contents(tmp_path / "new" / "toy")
-    replaced, real = 4 * 3, os.replace
+    replaced, real = 4 * files, os.replace
     for step in range(replaced + 1):
         directory = tmp_path / f"{step}" / "toy"
         shutil.copytree(tmp_path / "old" / "toy", directory)

@@ -20,6 +20,7 @@ from ..schema import Schema
 from ..sources.files import short_names
 from ..sources.record_files import RecordFiles
 from ..splitting import Splits
+from ..tfds.writing import remove_metadata
 from .commit import STEP
 from .local import Local
 from .report import Built, Meter
@@ -117,6 +118,7 @@ def _verify(built: Built, sources: Mapping[str, RecordFiles], engine: Local) -> 
             for _ in results:
                 pass
     except PenstockError:
+        remove_metadata(built.path)
         (built.path / MANIFEST).unlink()
         raise
 

@@ -97,6 +97,8 @@ class Inputs:
             numbered = are_plain(source)
         else:
             numbered = getattr(source, "numbered", not hasattr(source, "key"))
+        if not numbered and hands_on_records(source):
+            return list(source.keys)
         return len(self) if numbered else [key_of(source, number) for number in range(len(self))]
 
     def place(self, number: int) -> str:

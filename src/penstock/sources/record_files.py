@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..columns import Array
 from ..errors import RecordIndexError, SchemaError
 from ..records import Records
 from ..records.array_record import ArrayRecordReader
@@ -53,7 +54,7 @@ class RecordFiles:
         self.names = list(names)
         self.schema = schema
         self.opens = opens
-        self.keys = keys
+        self._keys = keys
         self._opened: Callable[[str], ShardReader] | None = None
         self._codec: Codec | None = None
         counts = [len(self._reader(at)) for at in range(len(self.files))]
@@ -78,7 +79,7 @@ class RecordFiles:
         numbers = np.asarray(indices, dtype=np.int64)
         if numbers.size and (int(numbers.min()) < 0 or int(numbers.max()) >= len(self)):
             raise RecordIndexError(f"expected records of 0 to {len(self) - 1}, got {numbers.min()} to {numbers.max()}")
-        files = np.searchsorted(self.starts, numbers, side="right") - 1
+        files = self._files_of(numbers)
         if len(numbers) and (files == files[0]).all():
             inner: list[int] = (numbers - self.starts[files[0]]).tolist()
             return self._reader(int(files[0]))[inner]
@@ -92,10 +93,18 @@ class RecordFiles:
 
     def key(self, index: int) -> str:
         """The one that is known, else the file's name and the number of the record in it."""
-        if self.keys is not None:
-            return self.keys[position(index, len(self))]
+        if self._keys is not None:
+            return self._keys[position(index, len(self))]
         at, record = self._find(index)
         return f"{self.names[at]}:{record}"
+
+    @property
+    def keys(self) -> list[str]:
+        """Those of all records."""
+        if self._keys is not None:
+            return list(self._keys)
+        counts = np.diff(self.starts).tolist()
+        return [f"{name}:{record}" for name, count in zip(self.names, counts, strict=True) for record in range(count)]
 
     def place(self, index: int) -> str:
         """The file, and the number of the record in it."""
@@ -105,6 +114,15 @@ class RecordFiles:
     def stamp(self, index: int) -> str:
         """That of the file."""
         return stamp_of(self.files[self._find(index)[0]])
+
+    def stamps(self, indices: Array) -> list[str]:
+        """Those of some records' files; each file is looked at once."""
+        files, places = np.unique(self._files_of(indices), return_inverse=True)
+        told = [stamp_of(self.files[at]) for at in files.tolist()]
+        return [told[place] for place in places.tolist()]
+
+    def _files_of(self, numbers: Array) -> Array:
+        return np.searchsorted(self.starts, numbers, side="right") - 1
 
     def _find(self, index: int) -> tuple[int, int]:
         index = position(index, len(self))
