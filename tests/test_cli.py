@@ -291,6 +291,22 @@ def test_salvage_copies_what_is_whole(shard: Path, damaged: Path, capsys: pytest
     assert damaged.read_bytes() == before
 
 
+def test_salvage_into_the_format_that_the_name_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [bytes([n]) * 500 for n in range(9)]
+    with ps.ArrayRecordWriter(tmp_path / "a.array_record", ps.ArrayRecord(compression=None)) as writer:
+        writer.write_records(records)
+    data = bytearray((tmp_path / "a.array_record").read_bytes())
+    data[data.index(records[4]) + 7] ^= 1
+    (tmp_path / "a.array_record").write_bytes(data)
+    assert run("salvage", tmp_path / "a.array_record", tmp_path / "b.array_record", "--compression", "snappy") == 1
+    saved = ps.ArrayRecordReader(tmp_path / "b.array_record")
+    assert (list(saved), saved.compression) == (records[:4] + records[5:], "snappy")
+    assert run("salvage", tmp_path / "a.array_record", tmp_path / "b.tfrecord") == 1
+    assert list(ps.TFRecordReader(tmp_path / "b.tfrecord")) == list(saved)
+    assert run("salvage", tmp_path / "a.array_record", tmp_path / "c.tfrecord", "--compression", "zstd") == 2
+    assert 'expected compression None, "gzip" or "zlib"' in capsys.readouterr().err
+
+
 def test_salvage_of_a_whole_file_loses_nothing(shard: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = shard.with_name("out.tfrecord")
     assert run("salvage", shard, out, "--compression", "zlib", "--json") == 0

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from .errors import CorruptionError
+from .errors import CorruptionError, NotFoundError
 from .info import Info
 from .records.formats import FORMATS
 from .records.index import SUFFIX as INDEX
@@ -244,6 +244,8 @@ def read_keys(path: Path) -> list[str]:
         if not packed.eof:
             raise ValueError("cut off, or too many")
         keys = json.loads(data)
+    except FileNotFoundError:
+        raise NotFoundError(f"expected the keys of a shard, got nothing at {file}") from None
     except (zlib.error, ValueError) as error:
         raise CorruptionError(f"expected the keys of a shard, got broken bytes ({error})", str(file)) from None
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
 from ..errors import StorageError
+from ..records.array_record import COMPRESSIONS, ArrayRecord, salvage_array_records
+from ..records.shard import Progress, Report
 from ..records.tfrecord import TFRecord, salvage_records
+from ..sources.record_files import format_named
 from .outcome import DAMAGED, WELL
 from .show import Bar, console, print_json, size_text
 from .verify import gap_table
@@ -18,15 +22,15 @@ from .verify import gap_table
 @click.argument("out")
 @click.option(
     "--compression",
-    type=click.Choice(["none", "gzip", "zlib"]),
-    default="none",
-    show_default=True,
-    help="How OUT is compressed.",
+    type=click.Choice(["none", "gzip", "zlib", *filter(None, COMPRESSIONS)]),
+    help="How OUT is compressed: as its format is unless told.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it is there.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, with every gap.")
-def salvage(file: str, out: str, compression: str, overwrite: bool, as_json: bool) -> int:
+def salvage(file: str, out: str, compression: str | None, overwrite: bool, as_json: bool) -> int:
     """Copy the whole records of FILE to OUT, and report the rest.
+
+    OUT is an ArrayRecord file if it is called like one (saved.array_record), else a TFRecord file, whatever FILE is.
 
     FILE is only read. OUT appears when it is complete. Exit code 0: nothing was lost. 1: something was.
     """
@@ -35,10 +39,9 @@ def salvage(file: str, out: str, compression: str, overwrite: bool, as_json: boo
             raise StorageError(f"expected another file to write to, got FILE itself - at {out}")
         if not overwrite:
             raise StorageError(f"expected a new file, got one that is there - at {out}. --overwrite replaces it")
-    format = TFRecord(compression=None if compression == "none" else compression)
     with Bar([file]) as bar:
         for path in bar:
-            report = salvage_records(path, out, format, progress=bar)
+            report = _copied(path, out, compression, bar)
     lost = sum(gap.bytes for gap in report.gaps)
     if as_json:
         entry = {"file": file, "out": out, "records": report.records, "record_bytes": report.record_bytes}
@@ -53,3 +56,12 @@ def salvage(file: str, out: str, compression: str, overwrite: bool, as_json: boo
             screen.print()
             screen.print(gap_table([report]))
     return WELL if report.whole else DAMAGED
+
+
+def _copied(path: str, out: str, compression: str | None, progress: Progress) -> Report:
+    said: dict[str, Any] = (
+        {} if compression is None else {"compression": None if compression == "none" else compression}
+    )
+    if format_named(os.path.basename(out)) == "array_record":
+        return salvage_array_records(path, out, ArrayRecord(**said), progress=progress)
+    return salvage_records(path, out, TFRecord(**said), progress=progress)

@@ -143,6 +143,7 @@ class Dataset(Mapping[str, Split]):
         manifest = self._opened.manifest
         if manifest is not None:
             told |= {part: getattr(manifest, part) for part in ("options", "source", "found", "made")}
+            told["formats"] = list(manifest.formats)
         return told
 
     @cached_property
