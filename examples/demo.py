@@ -144,6 +144,14 @@ def train_keras(loader: ps.Loader) -> Model:
     return model.layers[-1].kernel.numpy()
 
 
+def open_in_tfds() -> list[str]:
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder_from_directory(FOLDER / "dataset")  # none of our code from here on
+    names = builder.info.features["label"].names
+    return [names[example["label"]] for example in builder.as_dataset("eval[:3]")]
+
+
 def mistake(schema: ps.Schema) -> None:
     schema.check({"dense": np.zeros(13), "category": np.zeros(26, int), "label": "stays"}, where="row 812")
 
@@ -346,6 +354,11 @@ def training() -> None:
             os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}  # it talks a lot
             code(function)
             screen.print(f"  {right(data, function(loader.epoch(0)))} from the same loader.")
+    if importlib.util.find_spec("tensorflow_datasets") is not None:
+        code(open_in_tfds)
+        ours = [SHAPES[example["label"]] for example in data["eval[:3]"]]
+        same = "as we do" if open_in_tfds() == ours else "otherwise than we do"
+        screen.print(f"  TensorFlow Datasets reads the directory {same}: [bold green]{', '.join(ours)}[/bold green].")
 
 
 def right(data: ps.Dataset, weights: Model) -> str:

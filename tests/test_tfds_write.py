@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -213,3 +214,64 @@ def test_a_shape_of_an_image_is_kept(tmp_path: Path) -> None:
     assert tfds.builder_from_directory(built.path).info.features["image"].shape == (2, 3, 3)
     assert ps.Schema.from_json(built.schema.to_json()) == built.schema
     assert built["train"][0]["image"].tolist() == picture(2, 3, 3).tolist()
+
+
+# ArrayRecord
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> ps.Built:
+    """The same examples in both formats, in one directory. Without TensorFlow, TFDS knows no bfloat16."""
+    cases = {case.name: (case.field, case.value) for case in CASES} | MORE
+    del cases["half"]
+    schema = {"id": "int64", **{name: field for name, (field, _) in cases.items()}}
+    rows = [{"id": n, **{name: example_of(value) for name, (_, value) in cases.items()}} for n in range(6)]
+    folder = tmp_path_factory.mktemp("data") / "toy_set" / "1.0.0"
+    source = ps.splits(**{"train-2013": rows[:4], "train-2014": rows[4:]})
+    return ps.build(source, folder, schema=schema, shards=2, format=["tfrecord", "array_record"])
+
+
+def test_a_directory_with_both_formats_serves_both_ways(both: ps.Built) -> None:
+    folder = both.path.parent.parent
+    read_config = tfds.ReadConfig(interleave_cycle_length=1)
+    loaded = tfds.load("toy_set", split="train-2013", data_dir=folder, read_config=read_config)
+    source = tfds.data_source("toy_set", split="train-2013", data_dir=folder)
+    ours = [int(example["id"]) for example in both["train-2013"]]
+    assert [int(example["id"]) for example in loaded] == ours
+    assert [source[n]["id"] for n in range(len(source))] == ours
+    info = tfds.builder_from_directory(both.path).info
+    assert info.file_format.value == "tfrecord"
+    assert [format.value for format in info.alternative_file_formats] == ["array_record"]
+
+
+def test_data_source_reads_every_field_without_tensorflow(both: ps.Built) -> None:
+    code = f"""
+import pickle, sys
+from importlib.machinery import PathFinder
+found = PathFinder.find_spec  # from now on, it finds no TensorFlow
+PathFinder.find_spec = lambda name, *rest: None if name.split(".")[0] == "tensorflow" else found(name, *rest)
+import tensorflow_datasets as tfds
+folder = {str(both.path.parent.parent)!r}
+source = tfds.data_source("toy_set", split="train-2013[1:]+train-2014", data_dir=folder)
+examples = [source[n] for n in range(len(source))]
+assert "tensorflow" not in sys.modules
+sys.stdout.buffer.write(pickle.dumps(examples))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=110)
+    assert done.returncode == 0, done.stderr.decode()
+    theirs = pickle.loads(done.stdout)  # noqa: S301
+    ours = list(both["train-2013[1:]+train-2014"])
+    assert len(theirs) == len(ours) == 5
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.keys() == other.keys()
+        for name, value in mine.items():
+            several = name in PIXELS - {"image", "small image"}
+            expected = [ps.Image().decode(file) for file in value] if several else value
+            assert as_plain(other[name]) == as_plain(expected), name
+
+
+def test_array_record_alone_opens_in_tfds(tmp_path: Path) -> None:
+    rows = [{"x": n} for n in range(50)]
+    built = ps.build(rows, tmp_path / "toy_set" / "1.0.0", shards=3, format=ps.ArrayRecord(group_size=8))
+    source = tfds.data_source("toy_set", split="train", data_dir=tmp_path)
+    assert [example["x"] for example in source] == [int(example["x"]) for example in built["train"]]

@@ -10,8 +10,9 @@ from typing import Any
 
 from ..errors import SchemaError, name_known
 from ..manifest import MANIFEST, Manifest, index_file, read_manifest
+from ..records.formats import FORMATS
 from ..schema import Schema
-from ..tfds.directory import FORMATS, INFO, Prepared, find_dataset, is_tfds_name
+from ..tfds.directory import INFO, Prepared, find_dataset, is_tfds_name
 
 PathLike = str | os.PathLike[str]
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..errors import CorruptionError, NotFoundError, SchemaError
 from ..info import Info
+from ..records.formats import FORMATS
 from ..schema import Schema
 from ..storage import read_json
 from .features import FEATURES, Json, label_file
@@ -23,7 +24,6 @@ from .schemas import schema_of
 INFO = "dataset_info.json"
 SCHEME = "tfds:"
 TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
-FORMATS = ("tfrecord", "array_record")  # that we read
 
 _NAME = re.compile(r"(?P<name>\w+)(/(?P<config>[\w.+-]+))?(:(?P<version>\d+\.\d+\.\d+))?")
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")

@@ -1,7 +1,8 @@
 """A schema as features.json, which tells TFDS what records hold; and the files that hold the names of classes.
 
 Our records are laid out as TFDS lays them out, so this is a translation of words. TFDS can't read all that we can
-store: such fields are left out, with a reason, and TFDS passes over their bytes.
+store: such fields are left out, with a reason, and TFDS passes over their bytes. Its Video and Audio are not among the
+words: a dataset with them can't be opened without TensorFlow, and images and tensors give the same values.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ BOX_FORMAT = "REL_YXYX"
 
 _PACKAGE = "tensorflow_datasets.core.features"
 _MODULES = {
-    "Audio": "audio_feature",
     "BBoxFeature": "bounding_boxes",
     "ClassLabel": "class_label_feature",
     "FeaturesDict": "features_dict",
@@ -28,7 +28,6 @@ _MODULES = {
     "Sequence": "sequence_feature",
     "Tensor": "tensor_feature",
     "Text": "text_feature",
-    "Video": "video_feature",
 }
 
 Json = dict[str, Any]
@@ -78,16 +77,9 @@ def _dict_feature(schema: Schema, enclosing: int) -> Json:
 
 
 def _feature(field: Field, enclosing: int) -> Json:
-    levels = field.levels
-    if enclosing + levels > 1 and _is_packed(field):
-        feature = _tensor((), "string", "none")
-    elif field.kind == "video" and (levels or len(field.shape) == 1):  # the innermost list is that of the frames
-        count = field.shape[0] if field.shape else None
-        levels -= not field.shape
-        feature = _named("Video", video=_pixels(field, (count,)) | {"encodingFormat": "png"})
-    else:
-        feature = _value(field)
-    for _ in range(levels):
+    as_bytes = enclosing + field.levels > 1 and _is_packed(field)
+    feature = _tensor((), "string", "none") if as_bytes else _value(field)
+    for _ in range(field.levels):
         feature = _sequence(feature)
     return feature
 
@@ -95,6 +87,9 @@ def _feature(field: Field, enclosing: int) -> Json:
 def _value(field: Field) -> Json:
     """The feature of one value, lists aside."""
     plain = field.encoding == "none" and not field.optional
+    if field.kind == "video" and len(field.shape) < 2:
+        frame = _named("Image", image=_pixels(field))
+        return _sequence(frame, field.shape[0]) if field.shape else frame
     if field.kind == "image":
         if field.classes is None:
             return _named("Image", image=_pixels(field))
@@ -107,8 +102,6 @@ def _value(field: Field) -> Json:
         return _sequence(label, field.shape[0]) if field.shape else label
     if plain and field.kind == "box" and field.shape == (4,) and field.dtype == "float32":
         return _named("BBoxFeature", boundingBox=_typed(field.shape, field.dtype) | {"bboxFormat": BOX_FORMAT})
-    if plain and field.kind == "audio" and field.dtype not in TEXTS and len(field.shape) in (1, 2):
-        return _named("Audio", audio=_typed(field.shape, field.dtype) | {"encoding": "NONE"})
     tensor = _tensor(field.shape, "string" if field.dtype in TEXTS else field.dtype, field.encoding)
     if field.optional:
         tensor["tensor"]["optional"] = True
@@ -119,10 +112,10 @@ def _tensor(shape: Shape, dtype: str, encoding: str) -> Json:
     return _named("Tensor", tensor=_typed(shape, dtype) | {"encoding": encoding})
 
 
-def _pixels(field: Field, before: Shape = ()) -> Json:
-    """The type of an image's pixels, or of a video's: frames first."""
+def _pixels(field: Field) -> Json:
+    """The type of an image's pixels, or of a video's frame."""
     decoded = Field.parse(field.decoded or ("uint8[?,?,3]" if field.classes is None else "uint8[?,?,1]"))
-    return _typed(before + decoded.shape, decoded.dtype)
+    return _typed(decoded.shape, decoded.dtype)
 
 
 def _typed(shape: Shape, dtype: str) -> Json:
