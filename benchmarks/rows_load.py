@@ -17,11 +17,13 @@ from benchmarks.contenders import (
     webdataset,
 )
 from benchmarks.data import GENERATED
-from benchmarks.rows import OURS, Contender, Row, Target
+from benchmarks.rows import OURS, Contender, Limit, Row, Target
 
 TF_DATA, BAGZ, ARROW, TORCH = "tf.data", "bagz", "HF datasets", "torch DataLoader"
 GRAIN, MDS, LITDATA, WEBDATASET = (f"{name}, 1/10 of it" for name in ("Grain", "MDS", "LitData", "webdataset"))
 MEMORY_MAP = "NumPy memory map"
+IN_ORDER, NUMPY = f"{OURS}, in order", f"{OURS}, NumPy"
+BUDGET = 256  # MB that an epoch may take
 SHARD, OF_OURS = tensorflow.SHARD, penstock_load.DATASET
 GENERATED_W1 = (GENERATED["w1"],)
 
@@ -39,6 +41,24 @@ def _w1(*, shuffle: bool) -> dict[str, Contender]:
         LITDATA: Contender(litdata.load(shuffle=shuffle), (litdata.W1,), role="peers"),
         MEMORY_MAP: Contender(limits.memory_map(shuffle=shuffle), GENERATED_W1, yardstick=True),
     }
+
+
+def _in_order(workload: str) -> dict[str, Contender]:
+    return {IN_ORDER: Contender(penstock_load.load(workload), (OF_OURS[workload],), yardstick=True)}
+
+
+def _framework(name: str, title: str) -> Row:
+    """What a framework makes of our batches, beside the batches themselves."""
+    return Row(
+        f"load_w1_{name}",
+        f"epoch of W1 in {title}",
+        "examples/s",
+        {
+            OURS: Contender(penstock_load.load("w1", framework=name), (OF_OURS["w1"],)),
+            NUMPY: Contender(penstock_load.load("w1"), (OF_OURS["w1"],), yardstick=True),
+        },
+        {NUMPY: Target(must=0.8, aim=0.95)},
+    )
 
 
 ROWS = (
@@ -60,10 +80,13 @@ ROWS = (
         "load_w1_shuffled",
         "epoch of W1, shuffled",
         "examples/s",
-        _w1(shuffle=True),
-        {BAGZ: Target(must=2, aim=4)},
+        _w1(shuffle=True) | _in_order("w1"),
+        {BAGZ: Target(must=2, aim=4), IN_ORDER: Target(must=1 / 2.5)},
         repetitions=5,
     ),
+    _framework("torch", "PyTorch"),
+    _framework("tf", "TensorFlow"),
+    _framework("jax", "JAX"),
     Row(
         "load_w2",
         "epoch of W2",
@@ -89,6 +112,13 @@ ROWS = (
         {TF_DATA: Target(must=2.2), BAGZ: Target(aim=1), ARROW: Target(aim=1)},
     ),
     Row(
+        "load_w3_shuffled",
+        "epoch of W3, as bytes, shuffled",
+        "examples/s",
+        {OURS: Contender(penstock_load.load("w3", shuffle=True), (OF_OURS["w3"],)), **_in_order("w3")},
+        {IN_ORDER: Target(must=1 / 1.3)},
+    ),
+    Row(
         "load_w4",
         "epoch of W4, decoded to 224 x 224",
         "examples/s",
@@ -111,5 +141,22 @@ ROWS = (
             "TFDS, ArrayRecord": Contender(tfds.random_reads, (tfds.W1,)),
         },
         {"bagz + NumPy views": Target(must=1, aim=3)},
+    ),
+    Row(
+        "load_first",
+        "from nothing to a batch of 10 M records",
+        "s",
+        {OURS: Contender(penstock_load.first_batch, (penstock_load.MANY_RECORDS,))},
+        limit=Limit(must=0.5, aim=0.25),
+        fresh=True,
+    ),
+    Row(
+        "memory_load",
+        "peak memory of a shuffled epoch, 20 times its budget of data",
+        "MB",
+        {OURS: Contender(penstock_load.epoch_memory(BUDGET * 1_000_000, 20), (SHARD["w3"],))},
+        limit=Limit(must=BUDGET),
+        fresh=True,
+        repetitions=3,
     ),
 )

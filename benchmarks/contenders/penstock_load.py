@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders.loading import PIXELS, epoch_job
 from benchmarks.contenders.penstock import SCHEMA
+from benchmarks.contenders.tensorflow import SHARD
 from benchmarks.data import BATCH, GENERATED, Artifact, Data, check_examples, random_indices
+from benchmarks.machine import peak_memory
 from benchmarks.rows import Job, Setting
 from benchmarks.sources import image_folder
 
@@ -31,8 +37,8 @@ def _make(workload: str) -> Callable[[Data, Path], None]:
 DATASET = {name: Artifact(f"{name}.penstock", _make(name), (GENERATED[name],)) for name in ("w1", "w2", "w3")}
 
 
-def load(workload: str, *, shuffle: bool = False) -> Callable[[Setting], Job]:
-    """An epoch of batches, the same loader for all epochs."""
+def load(workload: str, *, shuffle: bool = False, framework: str = "") -> Callable[[Setting], Job]:
+    """An epoch of batches, the same loader for all epochs; handed to a framework if one is named."""
 
     def build(setting: Setting) -> Job:
         import penstock
@@ -40,8 +46,70 @@ def load(workload: str, *, shuffle: bool = False) -> Callable[[Setting], Job]:
         stored = "w3" if workload == "w4" else workload
         decode = {"image": penstock.Image(size=PIXELS)} if workload == "w4" else False
         split = penstock.load(setting.data.path(DATASET[stored]), decode=decode)["train"]
-        loader = (split.shuffle(seed=7) if shuffle else split).batch(BATCH[stored])
-        return epoch_job(setting, workload, lambda: loader)
+        loader: Any = (split.shuffle(seed=7) if shuffle else split).batch(BATCH[stored])
+        if framework == "tf":  # the loader's own batches, not TensorFlow's reading of the files
+            loader = loader.to_tf(graph=False)
+        elif framework:
+            loader = getattr(loader, f"to_{framework}")()
+        return epoch_job(setting, workload, lambda: loader, _as_numpy if framework else dict)
+
+    return build
+
+
+def _as_numpy(batch: Mapping[str, Any]) -> dict[str, Any]:
+    import numpy
+
+    return {name: numpy.asarray(column) for name, column in batch.items()}
+
+
+def _make_many(data: Data, path: Path) -> None:
+    import numpy
+
+    import penstock
+
+    count = MANY * data.size.w1 // 300_000
+    penstock.build(penstock.table({"number": numpy.arange(count)}), path, order="source")
+
+
+MANY = 10_000_000  # records
+MANY_RECORDS = Artifact("many.penstock", _make_many)
+FIRST = """
+import sys, penstock
+next(iter(penstock.load(sys.argv[1])["train"].shuffle(seed=7).batch(256)))
+"""
+
+
+def first_batch(setting: Setting) -> Job:
+    """The seconds from the start of Python to a shuffled batch of a dataset with many records."""
+    command = [sys.executable, "-c", FIRST, str(setting.data.path(MANY_RECORDS))]
+
+    def run() -> float:
+        began = time.perf_counter()
+        subprocess.run(command, check=True)
+        return time.perf_counter() - began
+
+    return Job(run)
+
+
+def epoch_memory(budget: int, times: int) -> Callable[[Setting], Job]:
+    """The peak memory, in MB, of a process that shuffles so many times a budget of data."""
+
+    def build(setting: Setting) -> Job:
+        import penstock
+
+        shard = setting.data.path(SHARD["w3"])
+        for number in range(-(-budget * times // shard.stat().st_size) if setting.data.size.name == "full" else 3):
+            link = setting.scratch / f"{number:03}.tfrecord"
+            if not link.exists():
+                os.link(shard, link)
+
+        def run() -> float:
+            split = penstock.load(f"{setting.scratch}/*.tfrecord", decode=False)["train"]
+            for _ in split.shuffle(seed=7).batch(64).prefetch(memory=budget):
+                pass
+            return peak_memory() / 1e6
+
+        return Job(run)
 
     return build
 

@@ -206,9 +206,9 @@ impl Shard {
         Extent { range: offsets[chunk]..offsets[chunk + 1], bytes: bytes / self.of_chunk(chunk).len() as u64 }
     }
 
-    /// The whole file, if it is held; it is from when `length` more bytes, read in a small piece, make it worth it.
-    pub(crate) fn held(&self, length: u64) -> Option<&[u8]> {
-        self.file.content(length)
+    /// The whole file, if it is held: see [`Held::content`].
+    pub(crate) fn held(&self, length: u64, most: u64) -> Option<&[u8]> {
+        self.file.content(length, most)
     }
 
     /// The records of a chunk.

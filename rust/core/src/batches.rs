@@ -9,6 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::example::walk;
 use crate::file::Pulse;
 use crate::gather::{self, fitting, locate, touch};
+use crate::held::MAX_HELD;
 use crate::image::Images;
 use crate::plan::Plan;
 use crate::queue::in_order;
@@ -116,6 +117,8 @@ pub struct Tools<'a> {
     pub buffer: Vec<u8>,
     /// What chunks are unpacked into.
     pub chunks: Chunks,
+    /// How many bytes of shards the process may hold for it.
+    pub hold: u64,
     /// Where its time went.
     pub spent: Spent,
     /// Called now and then; an error from it ends the work.
@@ -125,7 +128,7 @@ pub struct Tools<'a> {
 impl<'a> Tools<'a> {
     /// Nothing used yet.
     pub fn new(pulse: Pulse<'a>) -> Tools<'a> {
-        Tools { buffer: Vec::new(), chunks: Chunks::default(), spent: Spent::default(), pulse }
+        Tools { buffer: Vec::new(), chunks: Chunks::default(), hold: MAX_HELD, spent: Spent::default(), pulse }
     }
 }
 
@@ -217,7 +220,7 @@ impl Decoder {
         while read < numbers.len() {
             (tools.pulse)(read as u64)?;
             let end = read + fitting(&located[read..], limit);
-            let frames = gather::frames(&mut located[read..end], &mut tools.buffer)?;
+            let frames = gather::frames(&mut located[read..end], &mut tools.buffer, tools.hold)?;
             lap.end(&mut tools.spent.read);
             let mut row = read;
             while row < end {

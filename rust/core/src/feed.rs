@@ -34,7 +34,8 @@ pub struct Options {
     pub drop_remainder: bool,
     /// Threads that read and decode.
     pub threads: usize,
-    /// The bytes of batches that may wait to be taken.
+    /// The bytes of memory that it may take: a third for batches that wait to be taken, the rest for shards that are held
+    /// because they are read at random.
     pub budget: usize,
 }
 
@@ -83,10 +84,12 @@ impl Feed {
             return Err(Error::usage(format!("expected positions within 0..{length}, got {start}..{stop}")));
         }
         let stop = if drop_remainder { stop - (stop - start) % batch as u64 } else { stop };
-        let queue = Arc::new(Queue::new(Limits { ahead: usize::MAX, at_first: threads, bytes: budget }));
+        let bytes = budget / 3;
+        let hold = (budget - bytes) as u64;
+        let queue = Arc::new(Queue::new(Limits { ahead: usize::MAX, at_first: threads, bytes }));
         let progress = Mutex::new(Progress { next: start, ..Progress::default() });
-        let share = budget as u64 / RUNS.max(2 * threads as u64);
-        let work = Arc::new(Work { decoder, order, epoch, stop, batch, ramp: threads, share, progress });
+        let share = bytes as u64 / RUNS.max(2 * threads as u64);
+        let work = Arc::new(Work { decoder, order, epoch, stop, batch, ramp: threads, share, hold, progress });
         let threads = (0..threads)
             .map(|_| {
                 let (queue, work) = (queue.clone(), work.clone());
@@ -178,6 +181,8 @@ struct Work {
     ramp: usize,
     /// The bytes of batches that a run may have.
     share: u64,
+    /// The bytes of shards that may be held for it.
+    hold: u64,
     progress: Mutex<Progress>,
 }
 
@@ -203,7 +208,7 @@ impl Work {
             true => Err(Error::usage("expected a running feed, got one that was closed")),
             false => Ok(()),
         };
-        let mut tools = Tools::new(&mut pulse);
+        let mut tools = Tools { hold: self.hold, ..Tools::new(&mut pulse) };
         while let Some((number, positions)) = queue.claim(|number| self.next_run(number)) {
             let count = positions.end - positions.start;
             let run = self.decode(positions, &mut tools);

@@ -68,8 +68,9 @@ pub fn locate<'s>(shards: &'s Shards, numbers: &[u64], pulse: Pulse<'_>) -> Resu
     Ok(rows)
 }
 
-/// Reads the frames of some rows, in their order, unchecked: into `buffer`, or out of shards that are held.
-pub fn frames<'b, 's: 'b>(rows: &mut [Row<'s>], buffer: &'b mut Vec<u8>) -> Result<Vec<&'b [u8]>> {
+/// Reads the frames of some rows, in their order, unchecked: into `buffer`, or out of shards that are held. Others are
+/// held from now on where that is worth it, as long as the process holds no more than `hold` bytes.
+pub fn frames<'b, 's: 'b>(rows: &mut [Row<'s>], buffer: &'b mut Vec<u8>, hold: u64) -> Result<Vec<&'b [u8]>> {
     let mut wanted: Vec<usize> = (0..rows.len()).filter(|&row| !rows[row].shard.is_in_memory()).collect();
     let key = |&row: &usize| (rows[row].place, rows[row].start);
     if !wanted.is_sorted_by_key(key) {
@@ -93,7 +94,7 @@ pub fn frames<'b, 's: 'b>(rows: &mut [Row<'s>], buffer: &'b mut Vec<u8>) -> Resu
         }
         let (stretch, behind) = rest.split_at(count);
         rest = behind;
-        if shard.held(bytes).is_some() {
+        if shard.held(bytes, hold).is_some() {
             continue;
         }
         let length = shard.backed(start..end)?;
@@ -112,7 +113,7 @@ pub fn frames<'b, 's: 'b>(rows: &mut [Row<'s>], buffer: &'b mut Vec<u8>) -> Resu
             None => (row.start as usize, row.length() as usize),
         };
         // An index that leads out of the shard gives a frame that does not hold.
-        row.shard.held(0).and_then(|content| content.get(start..start + length)).unwrap_or(&[])
+        row.shard.held(0, 0).and_then(|content| content.get(start..start + length)).unwrap_or(&[])
     };
     Ok(rows.iter().map(frame).collect())
 }

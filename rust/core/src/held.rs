@@ -45,7 +45,7 @@ impl Held {
 
     /// The bytes from `offset` on, in `buffer` or in the held content.
     pub fn read<'b>(&'b self, offset: u64, length: u64, buffer: &'b mut Vec<u8>) -> Result<&'b [u8]> {
-        let held = self.content(length).and_then(|content| {
+        let held = self.content(length, MAX_HELD).and_then(|content| {
             let end = offset.checked_add(length)?;
             content.get(usize::try_from(offset).ok()?..usize::try_from(end).ok()?)
         });
@@ -55,8 +55,9 @@ impl Held {
         }
     }
 
-    /// The whole file, if it is held; it is from when `length` more bytes make it worth it.
-    pub fn content(&self, length: u64) -> Option<&[u8]> {
+    /// The whole file, if it is held; it is from when `length` more bytes make it worth it, as long as the process holds
+    /// no more than `most` then.
+    pub fn content(&self, length: u64, most: u64) -> Option<&[u8]> {
         if let Some(content) = self.content.get() {
             return Some(content);
         }
@@ -64,9 +65,12 @@ impl Held {
         if length > SMALL || self.read_small.fetch_add(length, Ordering::Relaxed) < size / HOLD_AFTER {
             return None;
         }
+        if HELD.load(Ordering::Relaxed).saturating_add(size) > most.min(MAX_HELD) {
+            return None; // who may hold more tries again
+        }
         // One thread tries, once; the others read on as before.
         let tried = self.read_small.swap(1 << 62, Ordering::Relaxed) >= 1 << 62;
-        if tried || HELD.fetch_add(size, Ordering::Relaxed) + size > MAX_HELD {
+        if tried || HELD.fetch_add(size, Ordering::Relaxed) + size > most.min(MAX_HELD) {
             if !tried {
                 HELD.fetch_sub(size, Ordering::Relaxed);
             }
@@ -114,5 +118,8 @@ mod tests {
         streamed.read(0, 80_000, &mut buffer).unwrap();
         streamed.read(0, 40, &mut buffer).unwrap();
         assert!(!streamed.is_in_memory(), "a file read in large pieces is not held");
+        let modest = open();
+        (0..4000).for_each(|_| assert!(modest.content(40, 70_000).is_none(), "more than may be held"));
+        assert!(modest.content(40, MAX_HELD).is_some(), "who may hold more does");
     }
 }

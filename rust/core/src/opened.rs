@@ -117,11 +117,12 @@ impl Opened {
         }
     }
 
-    /// The whole shard, if it is held; it is from when `length` more bytes, read in a small piece, make it worth it.
-    pub(crate) fn held(&self, length: u64) -> Option<&[u8]> {
+    /// The whole shard, if it is held; it is from when `length` more bytes, read in a small piece, make it worth it, as
+    /// long as the process holds no more than `most` then.
+    pub(crate) fn held(&self, length: u64, most: u64) -> Option<&[u8]> {
         match self {
-            Opened::TfRecord(shard) => shard.held(length),
-            Opened::ArrayRecord(shard) => shard.held(length),
+            Opened::TfRecord(shard) => shard.held(length, most),
+            Opened::ArrayRecord(shard) => shard.held(length, most),
         }
     }
 }

@@ -177,7 +177,7 @@ impl Shard {
         }
         self.check(records.end - 1)?;
         let (start, end) = (self.offsets[records.start], self.offsets[records.end]);
-        if let Some(content) = self.held(end - start) {
+        if let Some(content) = self.held(end - start, MAX_HELD) {
             return Ok(content.get(start as usize..end as usize).unwrap_or(&[]));
         }
         let length = self.backed(start..end)?;
@@ -232,10 +232,10 @@ impl Shard {
         copied
     }
 
-    /// The whole shard, if it is held; it is from when `length` more bytes, read in a small piece, make it worth it.
-    pub(crate) fn held(&self, length: u64) -> Option<&[u8]> {
+    /// The whole shard, if it is held: see [`Held::content`].
+    pub(crate) fn held(&self, length: u64, most: u64) -> Option<&[u8]> {
         match self.compression {
-            Compression::None => self.file.content(length),
+            Compression::None => self.file.content(length, most),
             _ => None,
         }
     }

@@ -216,9 +216,11 @@ class Loader:
     # How to run
 
     def prefetch(self, items: int = 2, *, threads: int | None = None, memory: int | None = None) -> Loader:
-        """How far to work ahead: finished batches that may wait, threads, and bytes of decoded batches that may wait.
+        """How far to work ahead: finished batches that may wait, threads, and the bytes that all of it may take.
 
-        Reading and decoding always run ahead on threads; this also does so for what Python does after them.
+        A third of the memory is for decoded batches that wait, the rest for shards that are kept whole because they
+        are read at random. Reading and decoding always run ahead on threads; this also does so for what Python does
+        after them.
         """
         before = self._recipe.ahead
         ahead = Ahead(

@@ -18,7 +18,7 @@ from .steps import STATEFUL, Batch, Bucket, Cache, Filter, Map, OrderStep, Pack,
 if TYPE_CHECKING:
     from .dataset import Dataset
 
-MEMORY = 256 << 20
+MEMORY = 768 << 20
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Ahead:
-    """How far to work ahead: finished items that wait, threads, and bytes of batches that wait."""
+    """How far to work ahead: finished items that wait, threads, and the bytes that all of it may take."""
 
     items: int = 0
     threads: int | None = None
