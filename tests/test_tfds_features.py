@@ -1,16 +1,21 @@
-"""Any schema as features of TFDS, and back: both read the same values from the same records."""
+"""Any schema as features of TFDS, and back: both read the same values from the same records. Any JSON as features."""
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 from tests.test_codec import schemas_with_examples
 from tests.tfds_cases import as_plain
 
 import penstock as ps
+from penstock.tfds.directory import read_features
 from penstock.tfds.features import features_of
 from penstock.tfds.schemas import schema_of
 
@@ -51,3 +56,62 @@ def test_tfds_and_a_schema_of_its_features_read_what_ours_reads(drawn: tuple[ps.
         if any(leaf.shape.count(None) > 1 and np.size(flat[leaf.name]) == 0 for leaf in schema.leaves()):
             continue  # TFDS reads no such array without TensorFlow, not even of its own writing
         assert values_in(schema, theirs.deserialize_example_np(record)) == values_in(schema, ours)
+
+
+WORDS = [
+    "pythonClassName",
+    "type",
+    "content",
+    "featuresDict",
+    "features",
+    "sequence",
+    "feature",
+    "length",
+    "tensor",
+    "shape",
+    "dimensions",
+    "dtype",
+    "encoding",
+    "image",
+    "classLabel",
+    "numClasses",
+    "languages",
+    "translation",
+    "video",
+]
+NAMES = [
+    "FeaturesDict",
+    "Sequence",
+    "Tensor",
+    "Image",
+    "Video",
+    "ClassLabel",
+    "LabeledImage",
+    "Translation",
+    "Text",
+    "Audio",
+    "BBoxFeature",
+]
+CLASSES = [f"tensorflow_datasets.core.features.{name}" for name in NAMES]
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(CLASSES)
+JSON = st.recursive(
+    LEAVES | st.sampled_from(["-1", "int64", "uint8", "zlib", "string"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=3), inner),
+    max_leaves=25,
+)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.sampled_from(WORDS), JSON) | JSON, st.sampled_from(CLASSES))
+def test_no_metadata_is_more_than_an_error(tmp_path: Path, data: Any, name: str) -> None:
+    """Whatever stands there: a schema, or an error of ours."""
+    if isinstance(data, dict):
+        data |= {"pythonClassName": name}
+    inner = {"featuresDict": {"features": {"x": data}}, "pythonClassName": CLASSES[0]}
+    for features in (data, inner):
+        (tmp_path / "features.json").write_text(json.dumps(features))
+        with suppress(ps.PenstockError):
+            read_features(tmp_path)
+    with suppress(ps.PenstockError):
+        (tmp_path / "dataset_info.json").write_text(json.dumps({"name": "x", "splits": data}))
+        ps.load(tmp_path)

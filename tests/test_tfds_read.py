@@ -106,6 +106,7 @@ def test_what_tfds_says_of_a_field_is_kept(prepared: dict[str, Any]) -> None:
     assert schema["Sequence of dicts"].sequence
     assert schema["BBox"].kind == "box"
     assert schema["absolute box"].kind == "tensor"
+    assert ps.load(prepared["tfrecord"].data_dir).info()["tfds"]["version"] == "1.0.0"
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -157,8 +157,9 @@ class Encoder:
         room = self.job.chunk_bytes
         for example in some:
             taken.append(example)
-            if isinstance(example, dict):
-                room -= self._fixed_bytes + sum(weigh(example.get(name)) for name in self._heavy)
+            values = getattr(example, "values", None) if getattr(example, "on_threads", False) else example
+            if isinstance(values, dict):
+                room -= self._fixed_bytes + sum(weigh(values.get(name)) for name in self._heavy)
             if room < 0:
                 break
         return taken

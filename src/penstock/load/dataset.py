@@ -125,7 +125,7 @@ class Dataset(Mapping[str, Split]):
         return _restored, (opened, self.decode, self.on_error)
 
     def info(self) -> dict[str, Any]:
-        """What it is, plain: name, path, splits with their sizes, schema, and what its build said."""
+        """What it is, plain: name, path, splits with their sizes, schema, and what its build or TFDS said."""
         splits = {
             split: {
                 "examples": sum(file.records for file in files),
@@ -144,6 +144,8 @@ class Dataset(Mapping[str, Split]):
         if manifest is not None:
             told |= {part: getattr(manifest, part) for part in ("options", "source", "found", "made")}
             told["formats"] = list(manifest.formats)
+        if self._opened.prepared is not None:
+            told |= {"tfds": self._opened.prepared.said}
         return told
 
     @cached_property

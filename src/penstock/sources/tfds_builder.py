@@ -141,21 +141,21 @@ class GeneratedSplit:
 class Generated:
     """An example of a builder; `load` makes of it what its features store."""
 
-    __slots__ = ("features", "key", "value")
+    __slots__ = ("features", "key", "values")
     on_threads = True
 
-    def __init__(self, key: str, features: Any, value: Any) -> None:
+    def __init__(self, key: str, features: Any, values: Any) -> None:
         self.key = key
         self.features = features
-        self.value = value
+        self.values = values
 
     def load(self) -> None:
         """Read the files that it names, encode its images, turn class names into numbers."""
-        self.value = stored(self.features, self.value)
+        self.values = stored(self.features, self.values)
 
     def to_dict(self) -> dict[str, Any]:
         """What is stored."""
-        return dict(self.value)
+        return dict(self.values)
 
 
 def stored(feature: Any, value: Any) -> Any:

@@ -94,6 +94,7 @@ class Prepared:
     """A dataset that TFDS can open: its shards by split, each with its number of records.
 
     unread  fields that we can't read, each with the reason
+    said    dataset_info.json, as it is
     """
 
     name: str
