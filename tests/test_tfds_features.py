@@ -101,7 +101,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(WORDS), JSON) | JSON, st.sampled_from(CLASSES))
 def test_no_metadata_is_more_than_an_error(tmp_path: Path, data: Any, name: str) -> None:
     """Whatever stands there: a schema, or an error of ours."""

@@ -16,9 +16,11 @@ import penstock as ps
 F = tfds.features
 
 
-def png() -> bytes:
+def png(channels: int = 3) -> bytes:
+    """A picture of 2 x 3 pixels, in colour or grey."""
     out = io.BytesIO()
-    Image.fromarray(np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)).save(out, "PNG")
+    pixels = picture(2, 3, channels)
+    Image.fromarray(pixels if channels > 1 else pixels[..., 0]).save(out, "PNG")
     return out.getvalue()
 
 
