@@ -119,6 +119,10 @@ def test_again_is_nothing_to_write_and_a_changed_source_is(tmp_path: Path) -> No
 def test_into_itself(source: Path) -> None:
     with pytest.raises(ps.SchemaError, match="expected another directory to convert into"):
         ps.convert(source, source, format="array_record", overwrite=True)
+    with pytest.raises(ps.SchemaError, match="expected another directory to convert into"):
+        ps.convert(source / "toy-train.tfrecord-*-of-00003", source, overwrite=True)
+    with pytest.raises(ps.SchemaError, match="expected workers or an engine, got both"):
+        ps.convert(source, source / "other", workers=1, engine=ps.Local())
 
 
 def test_a_damaged_source_is_an_error_and_no_dataset(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from ..schema import Schema
 from ..sources.files import short_names
 from ..sources.record_files import RecordFiles
 from ..splitting import Splits
-from ..tfds.writing import remove_metadata
+from ..tfds.writing import dataset_directory, remove_metadata
 from .commit import STEP
 from .local import Local
 from .report import Built, Meter
@@ -49,14 +50,15 @@ def convert(
     What `load` opens can be converted; schema, name and description go along. The options are those of `build`, and so
     is what happens when it is cut off. At the end all that was written is read again, and compared with the source.
     """
-    if engine is not None and workers is not None:
-        raise SchemaError("expected workers or an engine, got both", hint="Local(workers=...)")
     opened = open_dataset(source, schema, None)
-    if opened.path.exists() and Path(path).exists() and opened.path.samefile(path):
-        raise SchemaError("expected another directory to convert into, got that of the source", str(path))
-    engine = engine or Local(workers=workers)
-    sources = {split: _records(files, opened) for split, files in opened.splits.items()}
     said = opened.manifest or opened.prepared
+    info = said.info if said else None
+    directory = os.path.realpath(dataset_directory(path, info))
+    if any(
+        os.path.dirname(os.path.realpath(file.path)) == directory for files in opened.splits.values() for file in files
+    ):
+        raise SchemaError("expected another directory to convert into, got that of the source", str(path))
+    sources = {split: _records(files, opened) for split, files in opened.splits.items()}
     built = build(
         Splits(sources),
         path,
@@ -64,11 +66,12 @@ def convert(
         shards=shards,
         **_order(opened),
         schema=opened.schema,
+        workers=workers,
         engine=engine,
-        info=said.info if said else None,
+        info=info,
         overwrite=overwrite,
     )
-    _verify(built, sources, engine)
+    _verify(built, sources, engine or Local(workers=workers))
     return built
 
 
