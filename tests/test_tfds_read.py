@@ -42,7 +42,7 @@ MORE = {
     "optional text": (F.Tensor(shape=(), dtype=np.str_, optional=True), None),
 }  # fmt: skip
 FILES = {
-    "video": (F.Video(shape=(None, 4, 5, 3)), FRAMES),
+    "video": (F.Video(shape=(None, 4, 5, 3), doc=F.Documentation(desc="Moving.", value_range="0-255")), FRAMES),
     "three frames": (F.Video(shape=(3, 4, 5, 3)), FRAMES),
     "pictures": (F.Sequence(F.Image(shape=(4, 5, 3))), FRAMES),
 }
@@ -102,7 +102,7 @@ def test_what_tfds_says_of_a_field_is_kept(prepared: dict[str, Any]) -> None:
     assert schema["nested label"]["a"]["b/c"].classes == ("k", "l")
     assert schema["mask"].classes == ("sky", "sea")
     assert schema["grey"].decoded == "uint8[4,6,1]"
-    assert schema["video"].kind == "video"
+    assert schema["video"] == ps.Field("video", "bytes", kind="video", levels=1, decoded="uint8[4,5,3]")
     assert schema["Sequence of dicts"].sequence
     assert schema["BBox"].kind == "box"
     assert schema["absolute box"].kind == "tensor"

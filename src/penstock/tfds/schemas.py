@@ -93,8 +93,7 @@ class _Content:
     """What a feature says of itself, in today's JSON or in that of TFDS before 4.3."""
 
     def __init__(self, feature: Json) -> None:
-        own = [value for key, value in feature.items() if key not in ("pythonClassName", "type", "description")]
-        self.data: Json = own[0] if own and isinstance(own[0], dict) else {}
+        self.data: Json = next((value for value in feature.values() if isinstance(value, dict)), {})
         self.legacy = "type" in feature
 
     def get(self, key: str, default: Any = None) -> Any:
