@@ -113,3 +113,24 @@ def test_a_part_of_a_folder_is_loaded_at_once_too(tmp_path: Path) -> None:
         assert {example["image"] for example in ps.load(built.path, decode=False)[name]} == {
             (tmp_path / "photos" / key).read_bytes() for key in keys
         }
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_images_of_a_catalog_are_loaded_at_once(tmp_path: Path, workers: int) -> None:
+    folder = photos(tmp_path)
+    names = sorted(path.relative_to(tmp_path).as_posix() for path in folder.glob("*/*.jpg"))
+    lines = [f"{name},{number},{'' if number % 7 else number / 2}" for number, name in enumerate(names)]
+    (tmp_path / "all.csv").write_text("\n".join(["file,number,half", *lines]))
+    source = ps.csv(tmp_path / "all.csv", image="file")
+    assert source.take is not None
+    built = ps.build(source, tmp_path / "out", workers=workers)
+    stored = {int(example["number"]): example for example in ps.load(built.path, decode=False)["train"]}
+    for number, name in enumerate(names):
+        assert stored[number]["image"] == (tmp_path / name).read_bytes()
+        assert stored[number]["half"] == (None if number % 7 else number / 2)
+    (tmp_path / names[33]).write_bytes(b"no image")
+    with pytest.raises(ps.ExampleError, match="bytes of no known format") as caught:
+        ps.build(source, tmp_path / "out", workers=workers, overwrite=True)
+    assert names[33] in str(caught.value)
+    assert f"{tmp_path / 'all.csv'}:35" in str(caught.value)
+    assert ps.csv(tmp_path / "all.csv", image="file", load=dict).take is None

@@ -11,11 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..columns import Array
+from .._core import read_images
+from ..columns import Array, Bytes
 from ..errors import RecordIndexError, SchemaError, name_known
 from ..field import Field
 from ..identity import described
 from ..schema import Schema
+from ..subset import takes_many
 from .files import read_file, stamp_of, within
 from .images import check_image
 
@@ -133,6 +135,20 @@ class Loading:
         if not isinstance(result, Mapping) and not hasattr(result, "load"):
             raise SchemaError(f"expected a dict from load(), got {type(result).__name__}", self.place(index))
         return result
+
+    @property
+    def take(self) -> Callable[[Array], dict[str, Any]] | None:
+        """Loads many at once, where the rows are those of a table and nothing else is done with them."""
+        return self._take if self.load is None and takes_many(self.rows) else None
+
+    def _take(self, indices: Array) -> dict[str, Any]:
+        columns = self.rows.take(indices)  # type: ignore[attr-defined]
+        loaded = {}
+        for field, column in self.images.items():
+            names = zip(indices.tolist(), columns[column], strict=True)
+            loaded[field] = Bytes._trusted(*read_images([self._path(i, {column: name}, column) for i, name in names]))
+        gone = set(self.images.values())
+        return {**loaded, **{name: values for name, values in columns.items() if name not in gone}}
 
     @property
     def options(self) -> dict[str, Any]:
