@@ -8,6 +8,7 @@ from typing_extensions import Buffer
 
 __all__ = [
     "Feed",
+    "ImageFiles",
     "Images",
     "Index",
     "Order",
@@ -30,7 +31,6 @@ __all__ = [
     "masked_crc32c",
     "offsets_from_dali",
     "read_csv",
-    "read_images",
     "salvage",
 ]
 
@@ -53,7 +53,6 @@ def offsets_from_dali(text: str) -> NDArray[np.uint64]: ...
 def read_csv(
     files: list[str], delimiter: str, texts: list[str] | None, block: int, threads: int
 ) -> tuple[dict[str, Any], list[NDArray[np.int64]]]: ...
-def read_images(paths: list[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]: ...
 def salvage(
     path: _Path, out: Writer | None = None, progress: _Progress = None
 ) -> tuple[int, int, list[tuple[int, int, int, str]]]: ...
@@ -195,3 +194,8 @@ class Writer:
     def sync_along(self) -> None: ...
     def finish(self, sync: bool) -> tuple[int, int, int, Index | None]: ...
     def abandon(self) -> None: ...
+
+@final
+class ImageFiles:
+    def __new__(cls, paths: list[str]) -> ImageFiles: ...
+    def __len__(self) -> int: ...

@@ -1,8 +1,7 @@
 //! Decoded columns: plain buffers that a caller can take over without a copy.
 
-use std::sync::Mutex;
-
 use crate::plan::{Dtype, Missing, Spec};
+use crate::spare::Spare;
 
 /// Bytes with room for any element type: numbers lie aligned to eight bytes.
 ///
@@ -64,42 +63,13 @@ impl Drop for Buffer {
 }
 
 /// Memory that dropped columns leave for the next ones.
-struct Spare<T>(Mutex<Vec<Vec<T>>>);
+static SPARE_NUMBERS: Spare<u64> = Spare::new(MOST_KEPT, TOO_LARGE);
+static SPARE_STRINGS: Spare<u8> = Spare::new(MOST_KEPT, TOO_LARGE);
 
-static SPARE_NUMBERS: Spare<u64> = Spare(Mutex::new(Vec::new()));
-static SPARE_STRINGS: Spare<u8> = Spare(Mutex::new(Vec::new()));
-
-/// Smaller buffers come from the allocator's own stock.
-const WORTH_KEEPING: usize = 1 << 16;
 /// Larger buffers go back to the system.
 const TOO_LARGE: usize = 1 << 24;
 /// How many buffers of each kind are kept: with their size, that bounds what is held without being used.
 const MOST_KEPT: usize = 8;
-
-impl<T> Spare<T> {
-    /// An empty vector with room for `length` elements. Never waits for a lock: a fork may have left it locked for good.
-    fn take(&self, length: usize) -> Vec<T> {
-        let fits = |kept: &Vec<T>| kept.capacity() >= length && kept.capacity() / 4 <= length;
-        let kept = match length * size_of::<T>() {
-            0..WORTH_KEEPING => None,
-            _ => self.0.try_lock().ok().and_then(|mut all| all.iter().position(fits).map(|at| all.swap_remove(at))),
-        };
-        kept.unwrap_or_else(|| Vec::with_capacity(length))
-    }
-
-    fn give(&self, mut used: Vec<T>) {
-        if !(WORTH_KEEPING..TOO_LARGE).contains(&(used.capacity() * size_of::<T>())) {
-            return;
-        }
-        if let Ok(mut all) = self.0.try_lock() {
-            used.clear();
-            if all.len() == MOST_KEPT {
-                all.remove(0);
-            }
-            all.push(used);
-        }
-    }
-}
 
 /// One column of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,33 +167,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_used_again_where_it_fits() {
-        let spare = Spare::<u64>(Mutex::default());
-        let used = vec![7u64; 1 << 16];
-        let place = used.as_ptr();
-        spare.give(used);
-        let (larger, smaller) = (spare.take(1 << 18), spare.take(1 << 13));
-        assert!(larger.as_ptr() != place && smaller.as_ptr() != place, "what does not fit is left");
-        let again = spare.take(60_000);
-        assert_eq!((again.as_ptr(), again.len()), (place, 0));
-    }
-
-    #[test]
     fn used_memory_comes_back_zeroed() {
         for _ in 0..3 {
             let mut buffer = Buffer::numbers(1 << 20);
             assert!(buffer.bytes().iter().all(|&byte| byte == 0));
             buffer.bytes_mut().fill(7);
         }
-    }
-
-    #[test]
-    fn what_is_kept_is_bounded() {
-        let many: Vec<Buffer> = (0..50).map(|_| Buffer::Strings(Vec::with_capacity(WORTH_KEEPING))).collect();
-        drop(many);
-        drop(Buffer::Strings(Vec::with_capacity(TOO_LARGE)));
-        let kept = SPARE_STRINGS.0.lock().unwrap();
-        assert!(kept.len() <= MOST_KEPT && kept.iter().all(|used| used.capacity() < TOO_LARGE));
     }
 
     #[test]

@@ -9,6 +9,8 @@ use crate::error::{Error, Result};
 use crate::frames::Frames;
 use crate::plan::{Dtype, Encoding, List, Missing, Plan, Spec};
 use crate::queue::in_order;
+use crate::spare::Spare;
+use crate::whole::Files;
 use crate::wire::{put_varint, varint_length, write_varint};
 
 /// libdeflate's quickest level; docs/decisions.md says why.
@@ -16,6 +18,14 @@ pub const ZLIB_LEVEL: i32 = 1;
 
 /// Records are encoded in pieces of about this many bytes of input: enough to be worth a thread, few enough for its cache.
 const PIECE_BYTES: usize = 1 << 19;
+
+/// Memory that records leave for the next ones.
+static SPARE: Spare<u8> = Spare::new(16, 4 * PIECE_BYTES);
+
+/// Leaves the memory of frames that are not needed any more to those that are encoded next.
+pub fn recycle(frames: Frames) {
+    SPARE.give(frames.into_bytes());
+}
 
 /// The values of one column, row after row.
 #[derive(Clone, Debug)]
@@ -26,6 +36,8 @@ pub enum Values<'a> {
     Strings(&'a [u8], &'a [i64]),
     /// Byte strings wherever they lie.
     Slices(Vec<&'a [u8]>),
+    /// The contents of files, read when they are encoded.
+    Files(&'a Files),
 }
 
 impl Values<'_> {
@@ -34,6 +46,7 @@ impl Values<'_> {
         match self {
             Values::Numbers(bytes) | Values::Strings(bytes, _) => bytes.len(),
             Values::Slices(slices) => slices.iter().map(|slice| slice.len()).sum(),
+            Values::Files(files) => files.bytes(),
         }
     }
 
@@ -43,15 +56,31 @@ impl Values<'_> {
             Values::Numbers(bytes) => bytes.len() / width,
             Values::Strings(_, splits) => splits.len().saturating_sub(1),
             Values::Slices(slices) => slices.len(),
+            Values::Files(files) => files.len(),
         }
     }
 
-    fn string(&self, number: usize) -> &[u8] {
+    /// The length of a byte string.
+    fn length(&self, number: usize) -> usize {
         match self {
-            Values::Numbers(_) => &[],
-            Values::Strings(data, splits) => &data[splits[number] as usize..splits[number + 1] as usize],
-            Values::Slices(slices) => slices[number],
+            Values::Numbers(_) => 0,
+            Values::Strings(_, splits) => (splits[number + 1] - splits[number]) as usize,
+            Values::Slices(slices) => slices[number].len(),
+            Values::Files(files) => files.size(number),
         }
+    }
+
+    /// Appends a byte string.
+    fn append(&self, number: usize, out: &mut Vec<u8>) -> Result<()> {
+        match self {
+            Values::Numbers(_) => {}
+            Values::Strings(data, splits) => {
+                out.extend_from_slice(&data[splits[number] as usize..splits[number + 1] as usize]);
+            }
+            Values::Slices(slices) => out.extend_from_slice(slices[number]),
+            Values::Files(files) => files.append(number, out)?,
+        }
+        Ok(())
     }
 }
 
@@ -97,7 +126,7 @@ impl<'a> Lane<'a> {
             Values::Numbers(_) => {}
             _ if spec.dtype != Dtype::Bytes => return Err(Error::usage("expected numbers, got byte strings")),
             Values::Strings(data, splits) => check_splits(splits, data.len(), "value splits")?,
-            Values::Slices(_) => {}
+            Values::Slices(_) | Values::Files(_) => {}
         }
         let elements = input.values.len(width);
         let found = match (spec.count, input.row_splits) {
@@ -149,7 +178,7 @@ impl<'a> Lane<'a> {
         }
         let one = |length: usize| 1 + varint_length(length as u64) + length;
         let size = match (self.spec.encoding, self.spec.list()) {
-            (Encoding::None, List::Bytes) => self.elements(row).map(|i| one(self.input.values.string(i).len())).sum(),
+            (Encoding::None, List::Bytes) => self.elements(row).map(|i| one(self.input.values.length(i))).sum(),
             (Encoding::None, List::Floats) => self.elements(row).len() * 4,
             (Encoding::None, List::Ints) => {
                 each_int(self.spec.dtype, self.number_bytes(row), |sum, value| sum + varint_length(value))
@@ -168,7 +197,13 @@ impl<'a> Lane<'a> {
             out.extend_from_slice(value);
         };
         match (self.spec.encoding, self.spec.list()) {
-            (Encoding::None, List::Bytes) => self.elements(row).for_each(|i| one(self.input.values.string(i), out)),
+            (Encoding::None, List::Bytes) => {
+                for i in self.elements(row) {
+                    out.push(0x0a);
+                    put_varint(out, self.input.values.length(i) as u64);
+                    self.input.values.append(i, out)?;
+                }
+            }
             (Encoding::None, List::Floats) => put_floats(self.spec.dtype, self.number_bytes(row), out)?,
             (Encoding::None, List::Ints) => {
                 let start = out.len();
@@ -333,7 +368,7 @@ impl<'a> Batch<'a> {
         let spare: Mutex<Vec<Vec<u8>>> = Mutex::default();
         let lock = || spare.lock().unwrap_or_else(PoisonError::into_inner);
         let work = |number: usize| {
-            let buffer = lock().pop().unwrap_or_default();
+            let buffer = lock().pop().unwrap_or_else(|| SPARE.take(PIECE_BYTES));
             self.encode(number * piece..((number + 1) * piece).min(self.rows), buffer)
         };
         in_order(threads, self.rows.div_ceil(piece), work, |frames| {

@@ -37,6 +37,7 @@ pub mod salvage;
 pub mod sequence;
 pub mod shard;
 pub mod shards;
+mod spare;
 pub mod take;
 pub mod whole;
 pub mod wire;

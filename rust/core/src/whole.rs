@@ -1,45 +1,67 @@
-//! Whole files, one after the other in one buffer: a column of their contents.
+//! Whole files: a column of their contents.
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use crate::error::{Error, Result};
 
-/// The contents of files, and where each of them begins and ends.
-///
-/// Their sizes are looked up before any is read; one that has another size when it is read is an error. `check` is
-/// called with each content. Errors name the file.
-pub fn read<P: AsRef<Path>>(paths: &[P], check: impl Fn(&[u8]) -> Result<()>) -> Result<(Vec<u8>, Vec<i64>)> {
-    let mut ends = Vec::with_capacity(paths.len() + 1);
-    ends.push(0);
-    let mut total = 0u64;
-    for path in paths {
-        let path = path.as_ref();
-        let about = std::fs::metadata(path).map_err(|error| Error::io("reading failed", &error).in_file(path))?;
-        if !about.is_file() {
-            return Err(Error::usage("expected a file, got something else").in_file(path));
-        }
-        total += about.len();
-        ends.push(i64::try_from(total).map_err(|_| Error::usage("expected fewer bytes").in_file(path))?);
+/// Files that are read whole, each when its content is asked for. Their sizes are looked up first.
+#[derive(Debug)]
+pub struct Files {
+    paths: Vec<PathBuf>,
+    sizes: Vec<usize>,
+    check: fn(&[u8]) -> Result<()>,
+}
+
+impl Files {
+    /// Looks up the sizes. `check` is called with each content that is read. Errors name the file.
+    pub fn look(paths: Vec<PathBuf>, check: fn(&[u8]) -> Result<()>) -> Result<Files> {
+        let size = |path: &PathBuf| {
+            let about = std::fs::metadata(path).map_err(|error| Error::io("reading failed", &error).in_file(path))?;
+            match usize::try_from(about.len()) {
+                Ok(size) if about.is_file() => Ok(size),
+                _ => Err(Error::usage("expected a file, got something else").in_file(path)),
+            }
+        };
+        let sizes = paths.iter().map(size).collect::<Result<_>>()?;
+        Ok(Files { paths, sizes, check })
     }
-    let mut content = Vec::new();
-    let length = usize::try_from(total).unwrap_or(usize::MAX);
-    content.try_reserve_exact(length).map_err(|_| Error::usage(format!("no memory for {total} bytes")))?;
-    for (path, pair) in paths.iter().zip(ends.windows(2)) {
-        let path = path.as_ref();
-        let (before, size) = (content.len(), (pair[1] - pair[0]) as usize);
-        let read = File::open(path).and_then(|file| file.take(size as u64 + 1).read_to_end(&mut content));
-        read.map_err(|error| Error::io("reading failed", &error).in_file(path))?;
-        let found = content.len() - before;
+
+    /// How many files.
+    pub fn len(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    /// The size of all of them.
+    pub fn bytes(&self) -> usize {
+        self.sizes.iter().fold(0, |sum, &size| sum.saturating_add(size))
+    }
+
+    /// The size of one.
+    pub fn size(&self, number: usize) -> usize {
+        self.sizes[number]
+    }
+
+    /// Appends the content of one, which must still have the size that it had.
+    pub fn append(&self, number: usize, out: &mut Vec<u8>) -> Result<()> {
+        let (path, size, before) = (&self.paths[number], self.sizes[number], out.len());
+        let failed = |error: &std::io::Error| Error::io("reading failed", error).in_file(path);
+        let file = File::open(path).map_err(|error| failed(&error))?;
+        out.reserve(size + 1);
+        let found = file.take(size as u64 + 1).read_to_end(out).map_err(|error| failed(&error))?;
         if found != size {
             let message = format!("expected a file of {size} bytes, as it had just before, got another size");
             return Err(Error::corrupt(message).in_file(path));
         }
-        check(&content[before..]).map_err(|error| error.in_file(path))?;
+        (self.check)(&out[before..]).map_err(|error| error.in_file(path))
     }
-    Ok((content, ends))
 }
 
 /// A file's size and time of change in nanoseconds; nothing if it cannot be looked at.
@@ -61,21 +83,23 @@ mod tests {
     use super::*;
     use crate::error::Kind;
 
+    fn any(_: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
     #[test]
-    fn contents_come_one_after_the_other() {
+    fn contents_are_appended() {
         let folder = tempfile::tempdir().unwrap();
-        let paths: Vec<_> = ["one", "", "three"]
-            .iter()
-            .enumerate()
-            .map(|(n, content)| {
-                let path = folder.path().join(n.to_string());
-                std::fs::write(&path, content).unwrap();
-                path
-            })
-            .collect();
-        let (content, ends) = read(&paths, |_| Ok(())).unwrap();
-        assert_eq!((&content[..], &ends[..]), (&b"onethree"[..], &[0, 3, 3, 8][..]));
-        assert_eq!(read::<&str>(&[], |_| Ok(())).unwrap(), (vec![], vec![0]));
+        let write = |(number, content): (usize, &&str)| {
+            let path = folder.path().join(number.to_string());
+            std::fs::write(&path, content).unwrap();
+            path
+        };
+        let files = Files::look(["one", "", "three"].iter().enumerate().map(write).collect(), any).unwrap();
+        assert_eq!((files.len(), files.bytes(), files.size(2)), (3, 8, 5));
+        let mut out = b"> ".to_vec();
+        [2, 1, 0].into_iter().for_each(|number| files.append(number, &mut out).unwrap());
+        assert_eq!(out, b"> threeone");
     }
 
     #[test]
@@ -96,10 +120,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, "text").unwrap();
-        let refused = read(&[&path], |bytes| Err(Error::corrupt(format!("{} bytes", bytes.len())))).unwrap_err();
-        assert!(refused.message() == "4 bytes" && refused.path() == Some(path.as_path()));
-        let missing = folder.path().join("b");
-        assert!(matches!(read(&[&path, &missing], |_| Ok(())).unwrap_err().kind(), Kind::Io(Some(2))));
-        assert!(read(&[folder.path()], |_| Ok(())).is_err(), "a folder is no file");
+        let refused = Files::look(vec![path.clone()], |bytes| Err(Error::corrupt(format!("{} bytes", bytes.len()))));
+        let error = refused.unwrap().append(0, &mut Vec::new()).unwrap_err();
+        assert!(error.message() == "4 bytes" && error.path() == Some(path.as_path()));
+        let missing = Files::look(vec![path.clone(), folder.path().join("b")], any).unwrap_err();
+        assert!(matches!(missing.kind(), Kind::Io(Some(2))));
+        assert!(Files::look(vec![folder.path().into()], any).is_err(), "a folder is no file");
+        let changed = Files::look(vec![path.clone()], any).unwrap();
+        for content in ["longer", "no"] {
+            std::fs::write(&path, content).unwrap();
+            let error = changed.append(0, &mut Vec::new()).unwrap_err();
+            assert!(error.kind() == Kind::Corrupt && error.path() == Some(path.as_path()));
+        }
     }
 }

@@ -59,7 +59,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(image::decode_image, module)?)?;
     module.add_function(wrap_pyfunction!(image::image_header, module)?)?;
     module.add_function(wrap_pyfunction!(whole::file_stamps, module)?)?;
-    module.add_function(wrap_pyfunction!(whole::read_images, module)?)?;
     module.add_function(wrap_pyfunction!(hash::hash_keys, module)?)?;
     module.add_function(wrap_pyfunction!(hash::hash_numbers, module)?)?;
     module.add_function(wrap_pyfunction!(hash::hash_records, module)?)?;
@@ -75,6 +74,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<order::Order>()?;
     module.add_class::<feed::Feed>()?;
     module.add_class::<image::Images>()?;
+    module.add_class::<whole::ImageFiles>()?;
     module.add_class::<writer::Writer>()?;
     Ok(())
 }

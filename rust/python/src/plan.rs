@@ -16,6 +16,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use crate::errors::{raise, released};
 use crate::records::{with_slices, Records};
 use crate::rows::Gathered;
+use crate::whole::ImageFiles;
 
 /// What Python knows of a column besides its spec.
 pub struct Face {
@@ -307,6 +308,7 @@ pub struct Held<'py> {
 enum HeldValues<'py> {
     Array(Bound<'py, PyUntypedArray>),
     Bytes(Vec<Bound<'py, PyBytes>>),
+    Files(Bound<'py, ImageFiles>),
 }
 
 impl<'py> Held<'py> {
@@ -320,11 +322,14 @@ impl<'py> Held<'py> {
         let (values, value_splits, row_splits, present): Parts<'py> = parts.extract()?;
         let values = match values.cast_into::<PyUntypedArray>() {
             Ok(array) => HeldValues::Array(array),
-            Err(other) => {
-                let list = other.into_inner().cast_into::<PyList>()?;
-                let items = list.iter().map(|item| Ok(item.cast_into::<PyBytes>()?)).collect::<PyResult<_>>()?;
-                HeldValues::Bytes(items)
-            }
+            Err(other) => match other.into_inner().cast_into::<ImageFiles>() {
+                Ok(files) => HeldValues::Files(files),
+                Err(other) => {
+                    let list = other.into_inner().cast_into::<PyList>()?;
+                    let items = list.iter().map(|item| Ok(item.cast_into::<PyBytes>()?)).collect::<PyResult<_>>()?;
+                    HeldValues::Bytes(items)
+                }
+            },
         };
         let held = Held { values, value_splits, row_splits, present };
         let arrays = [&held.value_splits, &held.row_splits, &held.present];
@@ -338,6 +343,7 @@ impl<'py> Held<'py> {
     /// What the core takes: plain slices.
     pub fn input(&self) -> Input<'_> {
         let values = match (&self.values, &self.value_splits) {
+            (HeldValues::Files(files), _) => Values::Files(&files.get().0),
             (HeldValues::Bytes(items), _) => Values::Slices(items.iter().map(|item| item.as_bytes()).collect()),
             (HeldValues::Array(array), Some(splits)) => {
                 Values::Strings(crate::buffers::bytes_of(array), int64s(splits))

@@ -1,5 +1,6 @@
 //! A batch of records in one buffer.
 
+use penstock_core::encode::recycle;
 use penstock_core::frames::Frames;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -20,6 +21,12 @@ impl Records {
     /// The data of all records, in order.
     pub fn slices(&self) -> Vec<&[u8]> {
         self.chunks.iter().flat_map(Frames::iter).collect()
+    }
+}
+
+impl Drop for Records {
+    fn drop(&mut self) {
+        std::mem::take(&mut self.chunks).into_iter().for_each(recycle);
     }
 }
 

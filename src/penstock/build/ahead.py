@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import TypeVar
 
@@ -12,11 +12,12 @@ Result = TypeVar("Result")
 
 
 def ahead(
-    function: Callable[[Item], Result], items: Iterable[Item], threads: int
-) -> Iterator[tuple[Item, Callable[[], Result]]]:
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int, stop: Callable[[], object] = lambda: None
+) -> Generator[tuple[Item, Callable[[], Result]], None, None]:
     """Each item with what gives its result, or raises its error. Threads work on the next ones meanwhile.
 
-    With one thread, it is this one: nothing is done ahead.
+    With one thread, it is this one: nothing is done ahead. `stop` is called when no more results are wanted; what is
+    under way then is waited for.
     """
     if threads == 1:
         for item in items:
@@ -36,4 +37,5 @@ def ahead(
                 first, future = coming.popleft()
                 yield first, future.result
         finally:
+            stop()
             pool.shutdown(wait=False, cancel_futures=True)

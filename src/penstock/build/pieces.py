@@ -6,17 +6,21 @@ not depend on how the work was cut, and a shard still is all or nothing.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
+from ..errors import BuildError
 from ..records.tfrecord import TFRecordReader, TFRecordWriter
 from ..subset import takes_many
+from .ahead import ahead
 from .encoder import Job, Outcome
 from .inputs import hands_on_records
 from .local import Local
@@ -58,12 +62,10 @@ def write_shards(
 ) -> Generator[tuple[Task, Outcome], None, None]:
     """Run tasks; where they are few, in pieces. Outcomes come as they are ready.
 
-    What the core loads by itself needs no other process: those tasks run here, one after the other, on threads.
+    What the core loads by itself needs no other process: those tasks run here, on threads.
     """
     native = {split for split, source in job.sources.items() if hands_on_records(source) or takes_many(source)}
-    for task in tasks:
-        if task.split in native:
-            yield task, run(job, task, progress, engine.processes)
+    yield from write_natively(engine, job, [task for task in tasks if task.split in native], progress)
     tasks = [task for task in tasks if task.split not in native]
     count = -(-PIECES * engine.processes // max(1, len(tasks)))
     items: deque[Task | Piece | Join] = deque()
@@ -82,6 +84,28 @@ def write_shards(
                 whole = [each for each in done.values() if each is not None]
                 if len(whole) == len(done):
                     items.appendleft(Join(item.task.file, whole))
+
+
+def write_natively(
+    engine: Local, job: Job, tasks: list[Task], progress: Progress
+) -> Generator[tuple[Task, Outcome], None, None]:
+    """Run tasks on threads: as many at once as there are workers; all of them work together on what is left over."""
+    stopped = threading.Event()
+    alone = threading.Lock()
+
+    def told(examples: int, size: int) -> None:
+        if stopped.is_set():
+            raise BuildError("stopped")  # nobody waits for it any more
+        with alone:
+            progress(examples, size)
+
+    left_over = len(tasks) % engine.processes
+    together, rest = tasks[: len(tasks) - left_over], tasks[len(tasks) - left_over :]
+    with closing(ahead(partial(run, job, progress=told), together, engine.processes, stopped.set)) as results:
+        for task, outcome in results:
+            yield task, outcome()
+    for task in rest:
+        yield task, run(job, task, progress, engine.processes)
 
 
 def cut(task: Task, count: int) -> list[Piece]:

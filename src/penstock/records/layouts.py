@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from .._core import ImageFiles
 from ..columns import Array, Bytes, Ragged
 from ..dtypes import TEXTS
 from ..errors import SchemaError
@@ -118,6 +119,8 @@ class Strings(Layout):
             if column.text != self.text or (column.shape or ()) != self.inner:
                 raise self.wrong(f"{column}")
             return [(*_string_parts(column), None, column.present)]
+        if isinstance(column, ImageFiles) and not self.inner and not self.text:
+            return [(column, None, None, None)]
         if type(column) is list and not self.inner and not self.text and all(type(item) is bytes for item in column):
             return [(column, None, None, None)]
         return super().parts(column, rows)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .._core import file_stamps, read_images
-from ..columns import Array, Bytes
+from .._core import ImageFiles, file_stamps
+from ..columns import Array
 from ..errors import SchemaError, StorageError
 from ..field import Field
 from ..schema import Schema
@@ -62,8 +62,7 @@ class ImageFolder:
     def take(self, indices: Array) -> dict[str, Any]:
         """These examples, as columns."""
         image, label = self.schema
-        contents, splits = read_images(self._paths(indices))
-        return {image: Bytes._trusted(contents, splits), label: self.labels[indices]}
+        return {image: ImageFiles(self._paths(indices)), label: self.labels[indices]}
 
     def column(self, name: str) -> Any:
         """The labels are known without loading."""

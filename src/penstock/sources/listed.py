@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .._core import read_images
-from ..columns import Array, Bytes
+from .._core import ImageFiles
+from ..columns import Array
 from ..errors import RecordIndexError, SchemaError, name_known
 from ..field import Field
 from ..identity import described
@@ -143,10 +143,10 @@ class Loading:
 
     def _take(self, indices: Array) -> dict[str, Any]:
         columns = self.rows.take(indices)  # type: ignore[attr-defined]
-        loaded = {}
+        loaded: dict[str, Any] = {}
         for field, column in self.images.items():
             names = zip(indices.tolist(), columns[column], strict=True)
-            loaded[field] = Bytes._trusted(*read_images([self._path(i, {column: name}, column) for i, name in names]))
+            loaded[field] = ImageFiles([self._path(index, {column: name}, column) for index, name in names])
         gone = set(self.images.values())
         return {**loaded, **{name: values for name, values in columns.items() if name not in gone}}
 
