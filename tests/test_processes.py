@@ -21,7 +21,7 @@ import pytest
 
 import penstock as ps
 
-ROWS = 200_000  # more bytes than a feed of three threads reads ahead
+ROWS = 800_000  # more bytes than a feed of three threads reads ahead
 CODEC = ps.Codec({"n": "int64", "x": "float32[13]"})
 
 

@@ -315,12 +315,19 @@ pub(crate) struct Scratch {
     pub(crate) sizes: Vec<Option<usize>>,
 }
 
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.spare.drain(..).chain(self.taken.take()).for_each(|used| SPARE.give(used));
+    }
+}
+
 impl Scratch {
     fn compress(&mut self, bytes: &[u8]) -> Result<usize> {
         let level = || Compressor::new(CompressionLvl::new(ZLIB_LEVEL).unwrap_or_default());
         let compressor = self.compressor.get_or_insert_with(level);
-        let mut out = self.spare.pop().unwrap_or_default();
-        out.resize(compressor.zlib_compress_bound(bytes.len()), 0);
+        let most = compressor.zlib_compress_bound(bytes.len());
+        let mut out = self.spare.pop().unwrap_or_else(|| SPARE.take(most));
+        out.resize(most, 0);
         let length = compressor
             .zlib_compress(bytes, &mut out)
             .map_err(|error| Error::usage(format!("expected to compress {} bytes, got: {error}", bytes.len())))?;

@@ -27,7 +27,7 @@ from .local import Local
 from .task import Loaded, Task, conclude, load, run, shard_writer
 from .workers import Progress
 
-PIECES = 8  # of work for each worker, or more: the last one is not waited for long
+PIECES = 16  # of work for each worker, or more: the last one is not waited for long
 FEWEST = 8  # examples in a piece
 
 
