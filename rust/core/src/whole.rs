@@ -54,7 +54,11 @@ impl Files {
         let (path, size, before) = (&self.paths[number], self.sizes[number], out.len());
         let failed = |error: &std::io::Error| Error::io("reading failed", error).in_file(path);
         let file = File::open(path).map_err(|error| failed(&error))?;
-        out.reserve(size + 1);
+        // A sparse file may say any size: that must not end the process.
+        let room = out.try_reserve(size.saturating_add(1));
+        room.map_err(|_| {
+            Error::usage(format!("expected a file that fits into memory, got {size} bytes")).in_file(path)
+        })?;
         let found = file.take(size as u64 + 1).read_to_end(out).map_err(|error| failed(&error))?;
         if found != size {
             let message = format!("expected a file of {size} bytes, as it had just before, got another size");
@@ -126,6 +130,9 @@ mod tests {
         let missing = Files::look(vec![path.clone(), folder.path().join("b")], any).unwrap_err();
         assert!(matches!(missing.kind(), Kind::Io(Some(2))));
         assert!(Files::look(vec![folder.path().into()], any).is_err(), "a folder is no file");
+        let endless = Files { paths: vec![path.clone()], sizes: vec![usize::MAX], check: any };
+        let error = endless.append(0, &mut Vec::new()).unwrap_err();
+        assert!(error.message().contains("fits into memory") && error.path() == Some(path.as_path()));
         let changed = Files::look(vec![path.clone()], any).unwrap();
         for content in ["longer", "no"] {
             std::fs::write(&path, content).unwrap();

@@ -114,10 +114,6 @@ class Program:
         return LoadError(f"{text} failed: {type(error).__name__}: {error} - at {where}", key=place.key, path=place.path)
 
 
-def _has(result: Any, name: str, item: Any) -> bool:
-    return isinstance(result, dict) and isinstance(item, dict) and result.get(name) is item.get(name)
-
-
 def ordered(tasks: Iterator[T], function: Callable[[T], Any], threads: int, stop: threading.Event) -> Iterator[Any]:
     """function(task) of each, in order, on threads and a few ahead; ends at once when it is closed."""
     if not threads:
