@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -89,19 +88,31 @@ def write_shards(
 def write_natively(
     engine: Local, job: Job, tasks: list[Task], progress: Progress
 ) -> Generator[tuple[Task, Outcome], None, None]:
-    """Run tasks on threads: as many at once as there are workers; all of them work together on what is left over."""
+    """Run tasks on threads: as many at once as there are workers; all of them work together on what is left over.
+
+    The first error stops the other tasks too.
+    """
     stopped = threading.Event()
     alone = threading.Lock()
+    failed: list[BaseException] = []
 
     def told(examples: int, size: int) -> None:
-        if stopped.is_set():
-            raise BuildError("stopped")  # nobody waits for it any more
         with alone:
+            if stopped.is_set():
+                raise failed[0] if failed else BuildError("stopped")  # nobody waits for it any more
             progress(examples, size)
+
+    def attempt(task: Task) -> Outcome:
+        try:
+            return run(job, task, told)
+        except BaseException as error:
+            failed.append(error)
+            stopped.set()
+            raise
 
     left_over = len(tasks) % engine.processes
     together, rest = tasks[: len(tasks) - left_over], tasks[len(tasks) - left_over :]
-    with closing(ahead(partial(run, job, progress=told), together, engine.processes, stopped.set)) as results:
+    with closing(ahead(attempt, together, engine.processes, stopped.set)) as results:
         for task, outcome in results:
             yield task, outcome()
     for task in rest:
