@@ -246,9 +246,43 @@ def test_jax_takes_a_sharding_and_keeps_state(dataset: ps.Dataset) -> None:
 
 
 def test_jax_never_cuts_integers_in_silence(tmp_path: Path) -> None:
+    numbers = np.arange(10)
+    numbers[7] = 2**40
+    ps.build({"n": numbers, "size": np.arange(10, dtype=np.uint64)}, tmp_path / "data", workers=1)
+    split = ps.load(tmp_path / "data")["train"]
+    before = [int(example["n"]) for example in split]
+    before = before[: before.index(2**40)]
+    for loader in (split.batch(1), split.map(dict).batch(1), split.batch(1, pad=0)):
+        found = iter(loader.to_jax())
+        for number in before:
+            batch = next(found)
+            assert (int(batch["n"][0]), str(batch["n"].dtype), str(batch["size"].dtype)) == (number, "int32", "uint32")
+        with pytest.raises(ps.SchemaError, match=r"got int64 values beyond them - at n.*jax_enable_x64"):
+            next(found)
+    with pytest.raises(ps.SchemaError, match=rf"tfrecord-00000-of-00001, record {len(before)}, key '7'"):
+        list(split.batch(1).to_jax())
+
+
+def test_jax_has_64_bits_where_they_are_allowed_by_then(tmp_path: Path) -> None:
+    import jax
+
     ps.build([{"n": 2**40}], tmp_path / "data", workers=1)
-    with pytest.raises(ps.SchemaError, match="jax_enable_x64"):
-        next(iter(ps.load(tmp_path / "data")["train"].batch(1).to_jax()))
+    data = ps.load(tmp_path / "data")["train"].batch(1).to_jax()
+    jax.config.update("jax_enable_x64", True)
+    try:
+        assert int(next(iter(data))["n"][0]) == 2**40
+    finally:
+        jax.config.update("jax_enable_x64", False)
+
+
+def test_jax_takes_large_columns_over_without_a_copy(tmp_path: Path) -> None:
+    import jax
+
+    ps.build({"x": np.ones((64, 4096), np.float32)}, tmp_path / "data", workers=1)
+    loader = ps.load(tmp_path / "data")["train"].batch(32)
+    for batch in loader:
+        assert batch["x"].ctypes.data % 64 == 0
+        assert jax.device_put(batch["x"]).unsafe_buffer_pointer() == batch["x"].ctypes.data
 
 
 def test_jax_says_what_to_do_with_ragged_columns(dataset: ps.Dataset) -> None:

@@ -3,13 +3,14 @@
 use crate::plan::{Dtype, Missing, Spec};
 use crate::spare::Spare;
 
-/// Bytes with room for any element type: numbers lie aligned to eight bytes.
+/// Bytes with room for any element type: numbers lie aligned to eight bytes, and those that are made in one go to
+/// [`LINE`], so that frameworks take them over without a copy.
 ///
 /// A large buffer that is dropped is kept for the next column: new memory costs a page fault every few kilobytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Buffer {
-    /// Numbers: whole words, and how many of their bytes count.
-    Numbers(Vec<u64>, usize),
+    /// Numbers: whole words, where the first of them is, and how many bytes count from there.
+    Numbers(Vec<u64>, usize, usize),
     /// Byte strings, one after the other.
     Strings(Vec<u8>),
 }
@@ -17,19 +18,27 @@ pub enum Buffer {
 impl Buffer {
     /// Zeros for numbers that take `length` bytes in all.
     pub fn numbers(length: usize) -> Buffer {
-        let mut words = SPARE_NUMBERS.take(length.div_ceil(8));
-        words.resize(length.div_ceil(8), 0);
-        Buffer::Numbers(words, length)
+        let (mut words, first) = Buffer::room(length.div_ceil(8));
+        words.resize(first + length.div_ceil(8), 0);
+        Buffer::Numbers(words, first, length)
+    }
+
+    /// Memory for so many words, and the first of them that is aligned to a line; there are zeros before it.
+    fn room(length: usize) -> (Vec<u64>, usize) {
+        let mut words = SPARE_NUMBERS.take(length + LINE / 8);
+        let first = words.as_ptr().align_offset(LINE).min(LINE / 8);
+        words.resize(first, 0);
+        (words, first)
     }
 
     /// Adds `length` zero bytes, and returns them to be written.
     pub fn grow(&mut self, length: usize) -> &mut [u8] {
         let start = self.bytes().len();
         match self {
-            Buffer::Numbers(words, _) if words.is_empty() => *self = Buffer::numbers(length),
-            Buffer::Numbers(words, whole) => {
+            Buffer::Numbers(words, ..) if words.is_empty() => *self = Buffer::numbers(length),
+            Buffer::Numbers(words, first, whole) => {
                 *whole += length;
-                words.resize(whole.div_ceil(8), 0);
+                words.resize(*first + whole.div_ceil(8), 0);
             }
             Buffer::Strings(bytes) => bytes.resize(start + length, 0),
         }
@@ -39,7 +48,7 @@ impl Buffer {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
-            Buffer::Numbers(words, length) => &bytemuck::cast_slice(words)[..*length],
+            Buffer::Numbers(words, first, length) => &bytemuck::cast_slice(&words[*first..])[..*length],
             Buffer::Strings(bytes) => bytes,
         }
     }
@@ -47,16 +56,24 @@ impl Buffer {
     /// The bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
-            Buffer::Numbers(words, length) => &mut bytemuck::cast_slice_mut(words)[..*length],
+            Buffer::Numbers(words, first, length) => &mut bytemuck::cast_slice_mut(&mut words[*first..])[..*length],
             Buffer::Strings(bytes) => bytes,
         }
     }
 }
 
+impl PartialEq for Buffer {
+    fn eq(&self, other: &Buffer) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Buffer {}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
         match self {
-            Buffer::Numbers(words, _) => SPARE_NUMBERS.give(std::mem::take(words)),
+            Buffer::Numbers(words, ..) => SPARE_NUMBERS.give(std::mem::take(words)),
             Buffer::Strings(bytes) => SPARE_STRINGS.give(std::mem::take(bytes)),
         }
     }
@@ -66,6 +83,8 @@ impl Drop for Buffer {
 static SPARE_NUMBERS: Spare<u64> = Spare::new(MOST_KEPT, TOO_LARGE);
 static SPARE_STRINGS: Spare<u8> = Spare::new(MOST_KEPT, TOO_LARGE);
 
+/// What large arrays are aligned to, in bytes: a line of the processor's cache.
+pub const LINE: usize = 64;
 /// Larger buffers go back to the system.
 const TOO_LARGE: usize = 1 << 24;
 /// How many buffers of each kind are kept: with their size, that bounds what is held without being used.
@@ -110,7 +129,7 @@ impl Column {
     pub fn empty(spec: &Spec) -> Column {
         let strings = spec.dtype == Dtype::Bytes;
         Column {
-            values: if strings { Buffer::Strings(Vec::new()) } else { Buffer::Numbers(Vec::new(), 0) },
+            values: if strings { Buffer::Strings(Vec::new()) } else { Buffer::Numbers(Vec::new(), 0, 0) },
             value_splits: strings.then(|| vec![0]),
             row_splits: spec.count.is_none().then(|| vec![0]),
             present: (spec.missing == Missing::Mask).then(Vec::new),
@@ -147,17 +166,25 @@ impl Column {
 
     /// Makes room for `rows` rows in all, judging by the `done` that are there, so that it need not grow again and again.
     pub fn expect(&mut self, done: usize, rows: usize) {
-        fn enlarge<T: Copy>(used: &mut Vec<T>, spare: &Spare<T>, done: usize, rows: usize) {
-            let expected = (used.len() / done.max(1) + 1).saturating_mul(rows + rows / 16);
-            if expected > used.capacity() && expected * size_of::<T>() < TOO_LARGE {
-                let mut larger = spare.take(expected);
-                larger.extend_from_slice(used);
-                spare.give(std::mem::replace(used, larger));
-            }
-        }
+        let expected = |used: usize| (used / done.max(1) + 1).saturating_mul(rows + rows / 16);
         match &mut self.values {
-            Buffer::Numbers(words, _) => enlarge(words, &SPARE_NUMBERS, done, rows),
-            Buffer::Strings(bytes) => enlarge(bytes, &SPARE_STRINGS, done, rows),
+            Buffer::Numbers(words, first, length) => {
+                let (used, expected) = (*first..words.len(), expected(words.len() - *first));
+                if expected > words.capacity() && expected * 8 < TOO_LARGE {
+                    let (mut larger, start) = Buffer::room(expected);
+                    larger.extend_from_slice(&words[used]);
+                    let length = *length;
+                    self.values = Buffer::Numbers(larger, start, length);
+                }
+            }
+            Buffer::Strings(bytes) => {
+                let expected = expected(bytes.len());
+                if expected > bytes.capacity() && expected < TOO_LARGE {
+                    let mut larger = SPARE_STRINGS.take(expected);
+                    larger.extend_from_slice(bytes);
+                    self.values = Buffer::Strings(larger);
+                }
+            }
         }
     }
 }
@@ -172,6 +199,17 @@ mod tests {
             let mut buffer = Buffer::numbers(1 << 20);
             assert!(buffer.bytes().iter().all(|&byte| byte == 0));
             buffer.bytes_mut().fill(7);
+        }
+    }
+
+    #[test]
+    fn numbers_begin_with_a_line() {
+        for length in [1, 8, 1000, 1 << 17, 1 << 20, (1 << 25) + 3] {
+            let mut buffer = Buffer::numbers(length);
+            assert_eq!(buffer.bytes().as_ptr() as usize % LINE, 0, "{length}");
+            buffer.bytes_mut().fill(7);
+            buffer.grow(100).fill(8);
+            assert!(buffer.bytes().len() == length + 100 && buffer.bytes()[..length].iter().all(|&byte| byte == 7));
         }
     }
 

@@ -9,6 +9,7 @@ import numpy as np
 from ..columns import Bytes, Ragged
 from ..errors import MissingDependencyError, SchemaError
 from ..load.loader import Loader
+from ..load.recipe import Form
 from .conversion import convert, refuse_missing
 
 try:
@@ -23,8 +24,13 @@ class OnDevice:
     def __init__(self, sharding: Any = None) -> None:
         self.sharding = sharding
 
+    @staticmethod
+    def narrows() -> bool:
+        """Whether JAX has no integers of 64 bits."""
+        return not jax.config.jax_enable_x64
+
     def __call__(self, item: Any) -> Any:
-        wide = bool(jax.config.jax_enable_x64)
+        wide = not self.narrows()
         arrays: list[Any] = []
 
         def gather(value: Any, where: str) -> Any:
@@ -75,5 +81,5 @@ def _narrowed(array: Any, where: str) -> Any:
 
 def to_jax(loader: Loader, *, sharding: Any = None, ahead: int = 2) -> Loader:
     """A loader's items as arrays on devices, some of them ahead."""
-    placed = loader._converted(OnDevice(sharding))
-    return placed.prefetch(ahead) if ahead and not loader._recipe.ahead.items else placed
+    place = OnDevice(sharding)
+    return loader._in_form(Form(place, place.narrows, ahead))

@@ -11,6 +11,7 @@ from ..columns import Bytes, Ragged
 from ..errors import MissingDependencyError
 from ..load.iteration import Iteration
 from ..load.loader import Loader
+from ..load.recipe import Form
 from .conversion import convert, refuse_missing
 
 try:
@@ -113,4 +114,4 @@ class TorchDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]  # t
 
 def to_torch(loader: Loader) -> TorchDataset:
     """A loader's items as tensors."""
-    return TorchDataset(loader._converted(tensors))
+    return TorchDataset(loader._in_form(Form(tensors)))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from .._core import Images
 from ..columns import Array
-from ..errors import CorruptionError, SchemaError, name_known
+from ..errors import CorruptionError, PenstockError, SchemaError, name_known
 from ..field import Field
 from ..image import Image
 from ..records.codec import Codec, first_row
@@ -22,7 +22,8 @@ class Decoder:
     """Reads numbered examples of a recipe, and makes users' columns of what the core has decoded."""
 
     def __init__(self, recipe: Recipe) -> None:
-        self.codec = Codec(recipe.schema)
+        self.codec = Codec(recipe.schema, narrow=recipe.narrow)
+        self._recipe = recipe
         self.plan = self.codec._plan
         self.shards = recipe.shards
         self.locations = Locations(recipe.files)
@@ -43,18 +44,30 @@ class Decoder:
                 return self.codec._example(raw) if self._nested else raw
             return first_row(self.examples([number]))
         except (CorruptionError, SchemaError) as error:
-            raise self.locations.named(error) from None
+            raise self.named(error) from None
 
     def examples(self, numbers: Array | list[int], threads: int = 1) -> dict[str, Any]:
         """Some examples, as a batch."""
         try:
             return self.codec._batch(self.shards.examples(self.plan, numbers, self.images, threads))
         except (CorruptionError, SchemaError) as error:
-            raise self.locations.named(error) from None
+            raise self.named(error) from None
 
     def batch(self, raw: dict[str, Any]) -> dict[str, Any]:
         """What the core has decoded, as users see it."""
         return self.codec._batch(raw)
+
+    def named(self, error: PenstockError) -> PenstockError:
+        """An error of the core, with the key of the example that it is about."""
+        form = self._recipe.form
+        number = self.locations.number(error) if self.codec.narrow else None
+        if form is None or number is None:
+            return self.locations.named(error)
+        try:  # integers that did not fit into 32 bits: the framework knows what to do then
+            form.convert(Decoder(replace(self._recipe, form=None)).examples([number]))
+        except SchemaError as better:
+            return SchemaError(f"{better} ({self.locations.of(number)})")
+        return self.locations.named(error)
 
 
 class _Pixels(Strings):

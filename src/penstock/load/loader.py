@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import SchemaError, name_known
 from ..schema import Schema
 from .decoding import check_decode
-from .recipe import Ahead, Mixture, Recipe
+from .recipe import Ahead, Form, Mixture, Recipe
 from .state import Host, Position, resumed
 from .steps import (
     Batch,
@@ -292,9 +292,9 @@ class Loader:
 
         return to_jax(self, sharding=sharding, ahead=_number("ahead", ahead, 0))
 
-    def _converted(self, convert: Callable[[Any], Any]) -> Loader:
+    def _in_form(self, form: Form) -> Loader:
         """With what a framework makes of each item."""
-        return Loader(replace(self._recipe, convert=convert), epoch=self._next, start=self._start)
+        return Loader(replace(self._recipe, form=form), epoch=self._next, start=self._start)
 
     def _dealt(self, index: int, count: int) -> Loader:
         """For another host."""

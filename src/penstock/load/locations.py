@@ -51,6 +51,16 @@ class Locations:
         keys = self._read[1]
         return keys[record] if 0 <= record < len(keys) else None
 
+    def number(self, error: PenstockError) -> int | None:
+        """The number of the example that an error of the core is about."""
+        path, record = getattr(error, "path", None), getattr(error, "record", None)
+        first = 0
+        for file in self._files:
+            if file.path == path and record is not None:
+                return first + int(record)
+            first += file.records
+        return None
+
     def named(self, error: PenstockError) -> PenstockError:
         """An error of the core, with the key of the example that it is about."""
         path, record = getattr(error, "path", None), getattr(error, "record", None)

@@ -144,6 +144,23 @@ def ordered(tasks: Iterator[T], function: Callable[[T], Any], threads: int, stop
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+def begun(items: Items, count: int) -> Items:
+    """Items, so many of them made before they are asked for: what a device does with them goes on meanwhile."""
+    waiting: deque[tuple[Any, Mark]] = deque()
+    error = None
+    try:
+        for item in items:
+            waiting.append(item)
+            if len(waiting) > count:
+                yield waiting.popleft()
+    except Exception as caught:  # noqa: BLE001  # those before it come first
+        error = caught
+    while waiting:
+        yield waiting.popleft()
+    if error is not None:
+        raise error
+
+
 def prefetched(items: Items, count: int) -> Items:
     """Items, made ahead in a thread of their own."""
     ready: queue.Queue[tuple[str, Any]] = queue.Queue(count)

@@ -104,7 +104,7 @@ class Run:
 def start(recipe: Recipe, position: Position) -> Iteration:
     """Begin an epoch."""
     run = Run(recipe, position)
-    plain = recipe.on_error == "raise" and recipe.convert is None
+    plain = recipe.on_error == "raise" and recipe.form is None
     if plain and len(recipe.steps) == 1 and isinstance(recipe.steps[0], Batch):
         return Iteration(run, native(run, recipe.steps[0]))
     from .stream import items_of  # what Python does takes longer to import than the first batch to read
@@ -126,7 +126,7 @@ def read(run: Run, size: int, drop_remainder: bool = False) -> Iterator[Chunk]:
                 yield Chunk(decoder.batch(raw), Marks(positions_without(first, last, gone), slots))
             first = last
     except (CorruptionError, SchemaError) as error:
-        raise decoder.locations.named(error) from None
+        raise decoder.named(error) from None
     finally:
         feed.close()
 
@@ -142,7 +142,7 @@ def native(run: Run, step: Batch) -> Items:
             batch = decoder.batch(raw)
             yield batch if pad is None else padded(batch, pad), (taken, *slots)
     except (CorruptionError, SchemaError) as error:
-        raise decoder.locations.named(error) from None
+        raise decoder.named(error) from None
     finally:
         feed.close()
 

@@ -62,6 +62,24 @@ class Ahead:
     memory: int = MEMORY
 
 
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a framework makes of each item.
+
+    convert  what is done to it
+    narrow   whether integers of 64 bits become such of 32 there, now: the core may decode them as that
+    ahead    how many more items are made than were asked for: a device copies them meanwhile
+    """
+
+    convert: Callable[[Any], Any]
+    narrow: Callable[[], bool] = _never
+    ahead: int = 0
+
+
 @dataclass(frozen=True)
 class Recipe:
     """What a loader says. Steps on the order come first, whatever their place in the chain, then hosts are dealt to."""
@@ -73,7 +91,7 @@ class Recipe:
     steps: tuple[Step, ...] = ()
     host: Host = field(default_factory=Host)
     ahead: Ahead = field(default_factory=Ahead)
-    convert: Callable[[Any], Any] | None = None  # what a framework makes of each item: no part of the pipeline
+    form: Form | None = None  # no part of the pipeline
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}  # without what can be made again
@@ -138,6 +156,12 @@ class Recipe:
     def lockstep(self) -> bool:
         """Whether every host takes as many positions for its nth item as the others."""
         return self.on_error == "raise" and not any(isinstance(step, (Filter, Pack, Bucket)) for step in self.steps)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the core may decode integers of 64 bits as such of 32: nobody sees them before a framework does."""
+        untouched = all(isinstance(step, Batch) and step.pad is None for step in self.steps)
+        return untouched and self.form is not None and self.form.narrow()
 
     @property
     def stage(self) -> str:

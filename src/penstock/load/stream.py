@@ -13,7 +13,7 @@ from .cache import MISSING
 from .chunks import Chunk, RowChunk, batch_of, grouped, rebatched
 from .collate import collate_kept, padded
 from .columnar import rows_from, rows_of, values_of
-from .mapping import Done, Program, ordered, prefetched
+from .mapping import Done, Program, begun, ordered, prefetched
 from .pack import packed
 from .pipeline import Run, chunk_size, native, read
 from .steps import STATEFUL, Batch, Bucket, Cache, Filter, Items, Map, Mark, Pack, Step
@@ -51,12 +51,12 @@ def items_of(run: Run) -> Items:
             begin = run.begin if slot < run.bucket else run.start
             stream.to_items(step.run(stream.items(), slot, begin), stream.batches)
     items = stream.items()
-    convert = run.recipe.convert
-    if convert is not None:
-        items = ((convert(item), mark) for item, mark in items)
-    if run.recipe.ahead.items and (run.recipe.steps or convert):
-        items = prefetched(items, run.recipe.ahead.items)
-    return items
+    form, ahead = run.recipe.form, run.recipe.ahead.items
+    if form is not None:
+        items = ((form.convert(item), mark) for item, mark in items)
+    if ahead and (run.recipe.steps or form):
+        return prefetched(items, ahead)
+    return begun(items, form.ahead) if form is not None and form.ahead else items
 
 
 class Stream:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from .._core import Plan, Records
 from ..columns import Array
 from ..errors import SchemaError
 from ..schema import Schema
-from .layouts import layout
+from .layouts import Fixed, layout
 from .parts import Parts
 
 
@@ -30,12 +31,14 @@ class Codec:
     codec.decode_example(records[0])                            # one example
     """
 
-    def __init__(self, schema: Schema | Mapping[str, Any]) -> None:
+    def __init__(self, schema: Schema | Mapping[str, Any], *, narrow: bool = False) -> None:
         self.schema = schema if isinstance(schema, Schema) else Schema(schema)
+        self.narrow = narrow  # integers of 64 bits are decoded into 32; those that do not fit are errors
         self._layouts = {field.name: layout(field) for field in self.schema.leaves()}
         self._nested = any(isinstance(node, Schema) for node in self.schema.values()) or self.schema.sequence
         layouts = self._layouts.values()
-        self._plan = Plan([column for each in layouts for column in each.columns()])
+        columns = [(column, narrow and isinstance(each, Fixed)) for each in layouts for column in each.columns()]
+        self._plan = Plan([column.narrowed() if narrowed else column for column, narrowed in columns])
         self._by_column = list(layouts)  # where each has one column, as all direct ones do
         self._direct_batch = not self._nested and all(each.direct_batch for each in layouts)
         self._direct_example = all(each.direct_example for each in layouts)
@@ -45,7 +48,7 @@ class Codec:
         return f"Codec({self.schema!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Codec, (self.schema,))
+        return (partial(Codec, narrow=self.narrow), (self.schema,))
 
     def select(self, *names: str) -> Codec:
         """A codec of some fields; the bytes of the others are skipped."""

@@ -36,6 +36,13 @@ class Column(NamedTuple):
     optional: bool = False
     default: bytes | None = None
 
+    def narrowed(self) -> Column:
+        """The same, its integers in 32 bits if they are read one by one."""
+        if self.dtype not in ("int64", "uint64") or (self.encoding, self.default) != ("none", None):
+            return self
+        dtype = self.dtype.replace("64", "32")
+        return self._replace(dtype=dtype, numpy_dtype=np.dtype(dtype))
+
 
 class Layout:
     """What all layouts share. The verbs are columns, batch, parts and record_values."""

@@ -195,7 +195,7 @@ impl Typed {
         let values = match self.kind {
             Kind::Text | Kind::Nothing => Buffer::Strings(self.text),
             Kind::Bool => Buffer::Strings(self.numbers.iter().map(|&bits| bits as u8).collect()),
-            _ => Buffer::Numbers(self.numbers, 8 * self.rows),
+            _ => Buffer::Numbers(self.numbers, 0, 8 * self.rows),
         };
         let value_splits = (dtype == Dtype::Bytes).then_some(self.splits);
         Some((dtype, Column { values, value_splits, row_splits: None, present: self.present, shapes: None }))
