@@ -11,7 +11,7 @@ from rich.text import Text
 
 from benchmarks.data import QUICK
 from benchmarks.machine import Machine
-from benchmarks.rows import OURS, is_ours
+from benchmarks.rows import FEWEST, OURS, PATIENCE, is_ours
 
 
 class Measured(TypedDict, total=False):
@@ -185,6 +185,6 @@ def about(report: Report) -> list[str]:
         f"{report['date']}, {machine['processor']}, {cores} cores, {memory} GB, {kernel}.",
         f"Python {machine['python']}, {packages}.",
         f"Data of size {settings['size']}, {settings['threads']} threads, medians of {most}"
-        f" interleaved repetitions of at least {settings['seconds']} s{fewer};"
+        f" interleaved repetitions of at least {settings['seconds']} s{fewer}, {FEWEST} of what takes over {PATIENCE:.0f} s;"
         f" load before the run {machine['load']}.",
     ]

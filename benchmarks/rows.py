@@ -8,6 +8,8 @@ from pathlib import Path
 
 from benchmarks.data import Artifact, Data
 
+PATIENCE = 15.0  # seconds that the repetitions of a contender may take in all, ...
+FEWEST = 3  # ... unless there were fewer of them
 OURS = "penstock"
 FASTEST = "the fastest peer"
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import Any
 
 from benchmarks.data import SIZES, Data
 from benchmarks.report import Comparison, Measured, RowResult
-from benchmarks.rows import OURS, ROOT, Row
+from benchmarks.rows import FEWEST, OURS, PATIENCE, ROOT, Row
 from benchmarks.verdict import best, ratio, spread, verdict
 from benchmarks.worker import Assignment
 
@@ -169,9 +170,13 @@ def measure(row: Row, plan: Plan, progress: Progress) -> RowResult:
                 figures[name] = []
             except NotMeasuredError as error:
                 reasons[name] = str(error)
+        taken = dict.fromkeys(figures, 0.0)
         for repetition in range(plan.rounds(row)):
             for name in list(figures):
                 progress(f"{row.name}: {name}, {repetition + 1} of {plan.rounds(row)}")
+                if repetition >= FEWEST and taken[name] > PATIENCE:
+                    continue
+                began = time.monotonic()
                 try:
                     if row.fresh:
                         with open_worker(name) as worker:
@@ -183,6 +188,7 @@ def measure(row: Row, plan: Plan, progress: Progress) -> RowResult:
                 except NotMeasuredError as error:
                     reasons[name] = str(error)
                     del figures[name]
+                taken[name] += time.monotonic() - began
     return result(row, figures, reasons)
 
 

@@ -18,13 +18,13 @@ def spread(figures: Sequence[float]) -> float:
 
 
 def ratio(ours: Sequence[float], peer: Sequence[float], *, less_is_better: bool = False) -> tuple[float, float]:
-    """How many times better we are, by medians, and the spread of that ratio over the rounds.
+    """How many times better we are, by medians, and the spread of that ratio over the rounds that both have.
 
     Figures of one round were taken one after the other, so a slow minute of the machine falls on both.
     """
     if less_is_better:
         ours, peer = peer, ours
-    rounds = [a / b for a, b in zip(ours, peer, strict=True)]
+    rounds = [a / b for a, b in zip(ours, peer, strict=False)]
     return statistics.median(ours) / statistics.median(peer), spread(rounds)
 
 

@@ -182,6 +182,7 @@ def test_ratio_is_of_medians_and_its_spread_is_that_of_the_rounds() -> None:
     ours, peer = [10.0, 20, 30, 40, 50], [1.0, 2, 3, 4, 5]
     assert verdict.ratio(ours, peer) == (10, 0)  # the machine got faster for both
     assert verdict.ratio(ours, peer, less_is_better=True)[0] == pytest.approx(0.1)
+    assert verdict.ratio([4.0, 2, 2, 8], [2.0, 1])[0] == 2, "whoever is slow has fewer rounds"
 
 
 def job(setting: Setting) -> Job:
@@ -273,7 +274,10 @@ def test_a_slow_row_has_fewer_repetitions_and_the_report_says_so() -> None:
     plan = runner.Plan("full", Path(), repetitions=7)
     assert [plan.rounds(row()), plan.rounds(row(repetitions=5)), plan.rounds(row(repetitions=9))] == [7, 5, 7]
     slow = runner.result(row(repetitions=2), {OURS: [1.0, 1], "peer": [1.0, 1]}, {})
-    assert "medians of 3 interleaved repetitions of at least 0.1 s (name 2);" in report.about(made(slow))[-1]
+    assert (
+        "medians of 3 interleaved repetitions of at least 0.1 s (name 2), 3 of what takes over 15 s;"
+        in report.about(made(slow))[-1]
+    )
 
 
 def test_a_peer_whose_environment_is_missing_is_told_how_to_make_it() -> None:
