@@ -12,6 +12,7 @@ import io
 import random
 import shutil
 import struct
+import tarfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -473,11 +474,47 @@ def array_record() -> dict[str, bytes]:
     return seeds | {f"program_{name}": b"\xff" + steps for name, steps in program.items()}
 
 
+def tar() -> dict[str, bytes]:
+    """Archives, and programs that build one."""
+
+    def archive(names: Iterable[str], format: int, data: bytes = b"7") -> bytes:
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w", format=format) as made:
+            for name in names:
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                made.addfile(member, io.BytesIO(data))
+        return out.getvalue().rstrip(b"\0") + bytes(1536)
+
+    plain = archive(["a.txt", "a.cls", "b.txt"], tarfile.USTAR_FORMAT)
+    plain = plain[: len(plain) // 512 * 512]
+    long = ["d" * 120 + "/a.txt", "b.txt"]
+    files = {
+        "plain": plain,
+        "gnu": archive(long, tarfile.GNU_FORMAT),
+        "pax": archive(long, tarfile.PAX_FORMAT),
+        "cut": plain[:700],
+        "apart": archive(["a.txt", "b.txt", "a.cls"], tarfile.USTAR_FORMAT),
+        "twice": archive(["a.txt", "a.txt"], tarfile.USTAR_FORMAT),
+        "out": archive(["../a.txt"], tarfile.USTAR_FORMAT),
+        "gzip": gzipped(plain),
+        "gzip_cut": gzipped(plain)[:-5],
+        "zeros": bytes(1024),
+        "empty": b"",
+    }
+    steps = bytes([0, 3, 0, 0]) + b"abc" + bytes([0, 1, 1, 0]) + b"d"
+    return files | {
+        "program_two": b"\xff" + steps,
+        "program_long": b"\xff" + bytes([5, 6, 0, 0]) + b"q.txt\0" + steps,
+        "program_wrong": b"\xff" + steps + bytes([0, 0, 2, 255]),
+    }
+
+
 def main() -> None:
     """Writes all seeds."""
     total = 0
     shutil.rmtree(SEEDS, ignore_errors=True)
-    for target in (frame_scan, array_record, example_decode, sequence_decode, index_file, round_trip, image):
+    for target in (frame_scan, array_record, example_decode, sequence_decode, index_file, round_trip, image, tar):
         folder = SEEDS / target.__name__
         folder.mkdir(parents=True)
         for name, data in target().items():

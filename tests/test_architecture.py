@@ -53,7 +53,7 @@ PUBLIC = [
     "SchemaError", "SequenceCodec", "Skip", "Split", "Splits", "StorageError", "TFRecord", "TFRecordReader",
     "TFRecordWriter", "Text", "__version__", "array_records", "build", "coco", "convert", "crc32c", "csv", "dedupe",
     "examples", "image_classification", "image_folder", "json", "jsonl", "load", "masked_crc32c", "mix", "parquet",
-    "place_of_record", "places_of", "split", "splits", "table", "text_classification", "tfds", "tfrecords",
+    "place_of_record", "places_of", "split", "splits", "table", "tar", "text_classification", "tfds", "tfrecords",
     "voc_detection", "voc_segmentation",
 ]  # fmt: skip
 

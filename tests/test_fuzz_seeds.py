@@ -111,6 +111,17 @@ def test_files(seed: Path, tmp_path: Path) -> None:
         assert list(reader[::-1]) == records[::-1]
 
 
+@seeds("tar")
+def test_tars(seed: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / "a.tar", tmp_path / "b"
+    path.write_bytes(seed.read_bytes())
+    dataset = attempt(lambda: ps.load(path, schema={"__key__": "str"}))
+    report = salvage_records(path, out)
+    assert report.whole == (dataset is not None)
+    if dataset is not None:
+        assert len(dataset["train"]) == report.records == len(ps.TFRecordReader(out))
+
+
 @seeds("array_record")
 def test_array_record_files(seed: Path, tmp_path: Path) -> None:
     content = seed.read_bytes()

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .sources.image_folder import image_folder
     from .sources.record_files import array_records, tfrecords
     from .sources.table import parquet, table
+    from .sources.tar import tar
     from .sources.text import text_classification
     from .sources.tfds_builder import tfds
     from .sources.voc import voc_detection, voc_segmentation
@@ -93,6 +94,7 @@ _HOMES = {
     "sources.image_folder": "image_folder",
     "sources.record_files": "array_records tfrecords",
     "sources.table": "parquet table",
+    "sources.tar": "tar",
     "sources.text": "text_classification",
     "sources.tfds_builder": "tfds",
     "sources.voc": "voc_detection voc_segmentation",
@@ -163,6 +165,7 @@ __all__ = [
     "split",
     "splits",
     "table",
+    "tar",
     "text_classification",
     "tfds",
     "tfrecords",

@@ -17,6 +17,7 @@ use crate::held::Held;
 use crate::opened::Extent;
 use crate::riegeli::records::{transposed, Unpacker};
 use crate::riegeli::{Content, Span, BLOCK, BLOCK_HEADER, CHUNK_HEADER, SIGNATURE};
+use crate::tar::Made;
 use footer::{Postscript, Table};
 
 pub use crate::riegeli::records::Compression;
@@ -26,12 +27,14 @@ pub use writer::{Options, Summary, Writer};
 /// What a chunk's header may take of a file: a block's header may stand in its midst.
 const HEADER_SPAN: u64 = (CHUNK_HEADER + BLOCK_HEADER) as u64;
 
-/// Memory that chunks are unpacked into, which is used again. The last chunk stays: whoever reads in order comes back to it.
+/// Memory that records are unpacked into, or made in, which is used again. The last chunk stays: whoever reads in order comes back to it.
 #[derive(Debug, Default)]
 pub struct Chunks {
     joined: Vec<u8>,
     unpacker: Unpacker,
     last: Option<Last>,
+    /// The records of tar archives.
+    pub(crate) made: Made,
 }
 
 /// The chunk that was unpacked last.
@@ -92,7 +95,7 @@ impl Chunks {
 #[derive(Debug, Default)]
 pub struct Buffer {
     pub(crate) raw: Vec<u8>,
-    chunks: Chunks,
+    pub(crate) chunks: Chunks,
 }
 
 impl Buffer {
@@ -103,7 +106,7 @@ impl Buffer {
         let (header, _) = Span { begin, bytes }.header(begin).map_err(place)?;
         let length = header.end(begin).unwrap_or(u64::MAX).min(limit) - begin;
         let bytes = file.read_into(&mut self.raw, begin, length)?;
-        let Chunks { joined, unpacker, last } = &mut self.chunks;
+        let Chunks { joined, unpacker, last, .. } = &mut self.chunks;
         *last = None;
         unpacker.clear();
         unpacker.unpack(&Span { begin, bytes }.chunk(begin, joined).map_err(place)?).map_err(place)?;

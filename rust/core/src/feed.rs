@@ -280,7 +280,7 @@ mod tests {
             let frames = encode::Batch::new(&plan, &inputs, rows).unwrap().encode(0..rows, Vec::new()).unwrap();
             let path = folder.path().join(shard.to_string());
             std::fs::write(&path, frames.bytes()).unwrap();
-            sources.push(Source { path, records: rows as u64, sidecar: None });
+            sources.push(Source { path, records: rows as u64, sidecar: None, rules: None });
             first += rows as i64;
         }
         (folder, Arc::new(Shards::new(sources).unwrap()), Arc::new(plan))

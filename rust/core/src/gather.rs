@@ -1,9 +1,10 @@
 //! Records of any order, read together: neighbours in one piece, wherever they stand in the order.
 
 use crate::array_record::Chunks;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file::Pulse;
-use crate::frames;
+use crate::frames::{self, Frames};
+use crate::held::MAX_HELD;
 use crate::opened::{Extent, Opened};
 use crate::shards::Shards;
 
@@ -11,6 +12,9 @@ use crate::shards::Shards;
 const GAP: u64 = 4096;
 /// ... and this many times what is wanted.
 const GAP_SHARE: u64 = 2;
+
+/// About this many bytes of records that are not decoded are read at a time.
+const READ_BYTES: u64 = 1 << 20;
 
 /// Where a record's frame is, or its chunk.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +125,8 @@ pub fn frames<'b, 's: 'b>(rows: &mut [Row<'s>], buffer: &'b mut Vec<u8>, hold: u
 /// The data of some rows whose frames or chunks were read, checked. An error names the row, and leaves the rest.
 pub fn open<'b>(rows: &[Row<'_>], frames: &[&'b [u8]], chunks: &'b mut Chunks) -> Result<Vec<&'b [u8]>> {
     let mut data = Vec::with_capacity(rows.len());
-    let mut unpacked = Vec::new();
+    let (mut unpacked, mut made) = (Vec::new(), Vec::new());
+    chunks.made.clear();
     for (number, (row, frame)) in rows.iter().zip(frames).enumerate() {
         let checked = match row.shard {
             Opened::TfRecord(_) => frames::open(frame),
@@ -134,13 +139,48 @@ pub fn open<'b>(rows: &[Row<'_>], frames: &[&'b [u8]], chunks: &'b mut Chunks) -
                     &[][..]
                 })
             }
+            Opened::Tar(shard) => shard.make(row.record, frame, &mut chunks.made).map(|place| {
+                made.push((number, place));
+                &[][..]
+            }),
         };
         data.push(checked.map_err(|error| error.in_record(number as u64))?);
     }
     for (number, place) in unpacked {
         data[number] = chunks.get(place);
     }
+    for (number, place) in made {
+        data[number] = chunks.made.get(place);
+    }
     Ok(data)
+}
+
+/// Some records of many shards in the order they are asked for, checked; neighbours are read together.
+pub fn read_many(shards: &Shards, numbers: &[u64], pulse: Pulse<'_>) -> Result<Frames> {
+    let mut rows = locate(shards, numbers, pulse)?;
+    let mut made = Frames::default();
+    let (mut buffer, mut chunks) = (Vec::new(), Chunks::default());
+    let mut done = 0;
+    while done < rows.len() {
+        pulse(done as u64)?;
+        let end = done + fitting(&rows[done..], READ_BYTES);
+        let place = |error: Error, row: u64| shards.place(numbers[done + row as usize], error);
+        let frames = frames(&mut rows[done..end], &mut buffer, MAX_HELD)?;
+        if rows[done..end].iter().all(|row| matches!(row.shard, Opened::Tar(_))) {
+            for (number, (row, frame)) in rows[done..end].iter().zip(frames).enumerate() {
+                if let Opened::Tar(shard) = row.shard {
+                    let written = made.push_with(|out| shard.write(row.record, frame, out));
+                    written.map_err(|error| place(error, number as u64))?;
+                }
+            }
+        } else {
+            let data = open(&rows[done..end], &frames, &mut chunks)
+                .map_err(|error| error.record().map_or_else(|| error.clone(), |row| place(error.clone(), row)))?;
+            data.into_iter().for_each(|record| made.push(record));
+        }
+        done = end;
+    }
+    Ok(made)
 }
 
 /// How many of the first rows have `bytes` bytes or less together; at least one, if there is one. A chunk's rows stay

@@ -120,7 +120,8 @@ impl Index {
             0 => Compression::None,
             1 => Compression::Gzip,
             2 => Compression::Zlib,
-            other => return Ok(Err(bad(format!("expected a compression of 0, 1 or 2, got {other}")))),
+            3 => Compression::Zstd,
+            other => return Ok(Err(bad(format!("expected a compression of 0 to 3, got {other}")))),
         };
         let index = Index { compression, shard_size: u64_at(16), shard_crc32c: u32_at(24), offsets };
         Ok(check_offsets(&index.offsets).and_then(|()| match index.offsets.last() {

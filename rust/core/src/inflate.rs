@@ -1,8 +1,9 @@
-//! Compressed shards: the whole framed stream under gzip or zlib, told apart by content.
+//! Compressed shards: the whole stream under gzip, zlib or zstd, told apart by content.
 
 use std::io::{BufRead, BufReader, Read};
 
 use flate2::bufread::{GzDecoder, ZlibDecoder};
+use zstd::stream::read::Decoder as ZstdDecoder;
 
 use crate::crc;
 use crate::error::{Error, Kind, Result};
@@ -15,6 +16,7 @@ pub enum Compression {
     None,
     Gzip,
     Zlib,
+    Zstd,
 }
 
 impl Compression {
@@ -24,10 +26,11 @@ impl Compression {
             Compression::None => "none",
             Compression::Gzip => "gzip",
             Compression::Zlib => "zlib",
+            Compression::Zstd => "zstd",
         }
     }
 
-    /// The compression of this name.
+    /// The compression of this name, of those that TFRecord files are written in.
     pub fn parse(name: &str) -> Result<Compression> {
         match name {
             "none" => Ok(Compression::None),
@@ -37,13 +40,14 @@ impl Compression {
         }
     }
 
-    /// What the first bytes of a file say. A frame header with a matching CRC settles it; otherwise the two magics count.
+    /// What the first bytes of a file say. A frame header with a matching CRC settles it; otherwise the magics count.
     pub fn detect(head: &[u8]) -> Compression {
         let framed = head.len() >= HEADER && crc::masked(&head[..8]).to_le_bytes() == head[8..HEADER];
         match head {
             _ if framed => Compression::None,
             [0x1f, 0x8b, 0x08, ..] => Compression::Gzip,
             [first @ 0x78, second, ..] if (u16::from(*first) << 8 | u16::from(*second)) % 31 == 0 => Compression::Zlib,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
             _ => Compression::None,
         }
     }
@@ -52,7 +56,10 @@ impl Compression {
 enum Decoder<R> {
     Gzip(GzDecoder<BufReader<R>>),
     Zlib(ZlibDecoder<BufReader<R>>),
+    Zstd(ZstdDecoder<'static, BufReader<R>>),
     Plain(BufReader<R>),
+    /// There is no memory for it.
+    Broken,
     /// Between two members, and after an error.
     Done,
 }
@@ -80,6 +87,7 @@ impl<R: Read> Stream<R> {
         match compression {
             Compression::Gzip => Decoder::Gzip(GzDecoder::new(reader)),
             Compression::Zlib => Decoder::Zlib(ZlibDecoder::new(reader)),
+            Compression::Zstd => ZstdDecoder::with_buffer(reader).map_or(Decoder::Broken, Decoder::Zstd),
             Compression::None => Decoder::Plain(reader),
         }
     }
@@ -94,7 +102,10 @@ impl<R: Read> Read for Stream<R> {
             let count = match &mut self.decoder {
                 Decoder::Gzip(decoder) => decoder.read(out)?,
                 Decoder::Zlib(decoder) => decoder.read(out)?,
+                // It goes on to the next frame by itself.
+                Decoder::Zstd(decoder) => return decoder.read(out).map_err(broken_frame),
                 Decoder::Plain(reader) => return reader.read(out),
+                Decoder::Broken => return Err(std::io::ErrorKind::OutOfMemory.into()),
                 Decoder::Done => return Ok(0),
             };
             if count > 0 {
@@ -103,13 +114,23 @@ impl<R: Read> Read for Stream<R> {
             let mut rest = match std::mem::replace(&mut self.decoder, Decoder::Done) {
                 Decoder::Gzip(decoder) => decoder.into_inner(),
                 Decoder::Zlib(decoder) => decoder.into_inner(),
-                Decoder::Plain(_) | Decoder::Done => return Ok(0),
+                Decoder::Zstd(_) | Decoder::Plain(_) | Decoder::Broken | Decoder::Done => return Ok(0),
             };
             if rest.fill_buf()?.is_empty() {
                 return Ok(0);
             }
             self.decoder = Self::member(rest, self.compression);
         }
+    }
+}
+
+/// What zstd says of bytes that are broken has no kind of its own.
+fn broken_frame(error: std::io::Error) -> std::io::Error {
+    match error.kind() {
+        std::io::ErrorKind::Other if error.raw_os_error().is_none() => {
+            std::io::Error::new(std::io::ErrorKind::InvalidData, error)
+        }
+        _ => error,
     }
 }
 

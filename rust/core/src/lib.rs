@@ -1,4 +1,4 @@
-//! What bytes are: TFRecord frames, ArrayRecord chunks, `tf.train.Example` records, shard indexes and the feed.
+//! What bytes are: TFRecord frames, ArrayRecord chunks, tar samples, `tf.train.Example` records, shard indexes and the feed.
 //!
 //! Nothing here knows Python, nothing here is `unsafe`, and no input of any bytes makes it panic,
 //! read out of bounds or allocate more than the input warrants.
@@ -39,6 +39,7 @@ pub mod shard;
 pub mod shards;
 mod spare;
 pub mod take;
+pub mod tar;
 pub mod whole;
 pub mod wire;
 pub mod writer;

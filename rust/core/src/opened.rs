@@ -1,4 +1,4 @@
-//! An open shard of either format, as those see it who read records.
+//! An open shard of any format, as those see it who read records.
 
 use std::ops::Range;
 use std::path::Path;
@@ -8,6 +8,7 @@ use crate::array_record::{self, Buffer};
 use crate::error::{Error, Result};
 use crate::file::{Plain, Pulse};
 use crate::shard::{Shard, Sidecar};
+use crate::tar::{self, Rules};
 
 /// An open shard.
 #[derive(Clone, Debug)]
@@ -16,25 +17,31 @@ pub enum Opened {
     TfRecord(Arc<Shard>),
     /// Chunks, and a table of them.
     ArrayRecord(Arc<array_record::Shard>),
+    /// Samples of files.
+    Tar(Arc<tar::Shard>),
 }
 
 /// Where a record is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// What has to be read for it: its frame, or its chunk.
+    /// What has to be read for it: its frame, its chunk, or its files.
     pub range: Range<u64>,
     /// About how many bytes it has.
     pub bytes: u64,
 }
 
 impl Opened {
-    /// Opens a file, by an index or by a scan if it is a TFRecord file. What it is, its first bytes say.
-    pub fn open(path: &Path, sidecar: Sidecar, pulse: Pulse<'_>) -> Result<Opened> {
+    /// Opens a file, by an index or by a scan unless it has a table of its own. What it is, its first bytes say; what the
+    /// files of a tar archive are read as, `rules` do.
+    pub fn open(path: &Path, sidecar: Sidecar, rules: Option<&Arc<Rules>>, pulse: Pulse<'_>) -> Result<Opened> {
         let file = Plain::open(path)?;
-        match array_record::is_one(&file)? {
-            true => Ok(Opened::ArrayRecord(Arc::new(array_record::Shard::from_file(file)?))),
-            false => Ok(Opened::TfRecord(Arc::new(Shard::from_file(file, sidecar, pulse)?))),
+        if array_record::is_one(&file)? {
+            return Ok(Opened::ArrayRecord(Arc::new(array_record::Shard::from_file(file)?)));
         }
+        if tar::is_one(&file)? {
+            return Ok(Opened::Tar(Arc::new(tar::Shard::from_file(file, sidecar, rules.cloned(), pulse)?)));
+        }
+        Ok(Opened::TfRecord(Arc::new(Shard::from_file(file, sidecar, pulse)?)))
     }
 
     /// How many records.
@@ -42,6 +49,7 @@ impl Opened {
         match self {
             Opened::TfRecord(shard) => shard.len(),
             Opened::ArrayRecord(shard) => shard.len(),
+            Opened::Tar(shard) => shard.len(),
         }
     }
 
@@ -55,14 +63,16 @@ impl Opened {
         match self {
             Opened::TfRecord(shard) => shard.file(),
             Opened::ArrayRecord(shard) => shard.file(),
+            Opened::Tar(shard) => shard.extents().file(),
         }
     }
 
-    /// Where each frame or each chunk begins, and where the last one ends.
+    /// Where each frame, chunk or sample begins, and where the last one ends.
     pub fn offsets(&self) -> &[u64] {
         match self {
             Opened::TfRecord(shard) => shard.offsets(),
             Opened::ArrayRecord(shard) => shard.offsets(),
+            Opened::Tar(shard) => shard.extents().offsets(),
         }
     }
 
@@ -71,6 +81,7 @@ impl Opened {
         match self {
             Opened::TfRecord(shard) => shard.is_in_memory(),
             Opened::ArrayRecord(shard) => shard.is_in_memory(),
+            Opened::Tar(shard) => shard.extents().is_in_memory(),
         }
     }
 
@@ -79,6 +90,7 @@ impl Opened {
         match self {
             Opened::TfRecord(shard) => shard.place(error),
             Opened::ArrayRecord(shard) => shard.place(error),
+            Opened::Tar(shard) => shard.place(error),
         }
     }
 
@@ -87,6 +99,7 @@ impl Opened {
         match self {
             Opened::TfRecord(shard) => shard.read(record, &mut buffer.raw),
             Opened::ArrayRecord(shard) => shard.read(record, buffer),
+            Opened::Tar(shard) => shard.read(record, &mut buffer.raw, &mut buffer.chunks.made),
         }
     }
 
@@ -98,6 +111,7 @@ impl Opened {
                 Extent { bytes: range.end - range.start, range }
             }
             Opened::ArrayRecord(shard) => shard.extent(record),
+            Opened::Tar(shard) => shard.extent(record),
         }
     }
 
@@ -106,6 +120,7 @@ impl Opened {
         match self {
             Opened::TfRecord(shard) => shard.backed(range),
             Opened::ArrayRecord(shard) => shard.file().backed(range),
+            Opened::Tar(shard) => shard.extents().backed(range),
         }
     }
 
@@ -114,6 +129,7 @@ impl Opened {
         match self {
             Opened::TfRecord(shard) => shard.fill(out, offset),
             Opened::ArrayRecord(shard) => shard.file().read_at(out, offset),
+            Opened::Tar(shard) => shard.extents().fill(out, offset),
         }
     }
 
@@ -123,6 +139,7 @@ impl Opened {
         match self {
             Opened::TfRecord(shard) => shard.held(length, most),
             Opened::ArrayRecord(shard) => shard.held(length, most),
+            Opened::Tar(shard) => shard.extents().held(length, most),
         }
     }
 }

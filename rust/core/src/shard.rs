@@ -117,15 +117,19 @@ impl Shard {
             Sidecar::Try(index) if fit(&file, compression, &index).is_ok() => index.offsets,
             Sidecar::Try(_) | Sidecar::Ignore => scan(&file, compression, pulse)?,
         };
-        let file = Held::new(file);
-        Ok(Shard {
-            file,
+        Ok(Shard::with_offsets(file, compression, offsets))
+    }
+
+    /// The same where the offsets are known: those of frames, or of whatever else stands there.
+    pub(crate) fn with_offsets(file: Plain, compression: Compression, offsets: Vec<u64>) -> Shard {
+        Shard {
+            file: Held::new(file),
             compression,
             offsets,
             inflated: Slot::default(),
             inflating: Mutex::new(()),
             inflater: AtomicU32::new(std::process::id()),
-        })
+        }
     }
 
     /// How many records.
@@ -315,12 +319,15 @@ impl Shard {
     }
 }
 
-/// Whether an index can belong to a file: the same size and wrapping, and the last frame where it says.
-fn fit(file: &Plain, compression: Compression, index: &Index) -> Result<()> {
-    let refuse = |message: String| {
-        let advice = "The shard was changed after its index was made; make the index again with `penstock index`.";
-        Err(Error::new(Kind::Sidecar, message).advise(advice).in_file(file.path()))
-    };
+/// The error for an index that belongs to another file.
+pub(crate) fn unfit(file: &Plain, message: String) -> Error {
+    let advice = "The shard was changed after its index was made; make the index again with `penstock index`.";
+    Error::new(Kind::Sidecar, message).advise(advice).in_file(file.path())
+}
+
+/// Whether a file has the size and the wrapping that an index names.
+pub(crate) fn same_file(file: &Plain, compression: Compression, index: &Index) -> Result<()> {
+    let refuse = |message: String| Err(unfit(file, message));
     if index.shard_size != file.size() {
         return refuse(format!(
             "expected a shard of {} bytes, as its index says, got {}",
@@ -335,11 +342,18 @@ fn fit(file: &Plain, compression: Compression, index: &Index) -> Result<()> {
             compression.name()
         ));
     }
+    Ok(())
+}
+
+/// Whether an index can belong to a file: the same size and wrapping, and the last frame where it says.
+fn fit(file: &Plain, compression: Compression, index: &Index) -> Result<()> {
+    same_file(file, compression, index)?;
     if let (Compression::None, [.., start, end]) = (compression, &index.offsets[..]) {
         let mut header = [0; HEADER];
         file.read_at(&mut header, *start)?;
         if frames::declared_length(&header).ok() != Some(end - start - OVERHEAD as u64) {
-            return refuse(format!("expected a frame at offset {start}, as its index says, got something else"));
+            let message = format!("expected a frame at offset {start}, as its index says, got something else");
+            return Err(unfit(file, message));
         }
     }
     Ok(())

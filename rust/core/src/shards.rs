@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
 use crate::array_record::Buffer;
 use crate::error::{Error, Kind, Result};
@@ -10,6 +11,7 @@ use crate::index::Index;
 use crate::once::Once;
 use crate::opened::Opened;
 use crate::shard::Sidecar;
+use crate::tar::Rules;
 
 /// A shard that is known from outside: its file, how many records it has, and where its index may be.
 #[derive(Clone, Debug)]
@@ -20,6 +22,8 @@ pub struct Source {
     pub records: u64,
     /// Its index, which is used if it fits.
     pub sidecar: Option<PathBuf>,
+    /// What the files of a tar archive are read as.
+    pub rules: Option<Arc<Rules>>,
 }
 
 /// A sequence of records over many shards.
@@ -54,7 +58,7 @@ impl Shards {
     /// A single one that is open already.
     pub fn of(shard: Opened) -> Shards {
         let records = shard.len() as u64;
-        let source = Source { path: shard.file().path().to_path_buf(), records, sidecar: None };
+        let source = Source { path: shard.file().path().to_path_buf(), records, sidecar: None, rules: None };
         let opened = Once::default();
         opened.fill(shard);
         Shards { sources: vec![source], opened: vec![opened], starts: vec![0, records], turns: AtomicUsize::new(0) }
@@ -101,7 +105,7 @@ impl Shards {
             Some(Ok(index)) => Sidecar::Try(index),
             Some(Err(_)) | None => Sidecar::Ignore,
         };
-        let shard = Opened::open(&source.path, sidecar, pulse)?;
+        let shard = Opened::open(&source.path, sidecar, source.rules.as_ref(), pulse)?;
         if shard.len() as u64 != source.records {
             let message = format!("expected a shard of {} records, got {}", source.records, shard.len());
             let advice = "It was changed after its dataset was made: build it again, or open the file by itself.";
@@ -176,7 +180,7 @@ mod tests {
             }
             let path = folder.join(format!("{shard}.tfrecord"));
             std::fs::write(&path, frames.bytes()).unwrap();
-            Source { path, records, sidecar: None }
+            Source { path, records, sidecar: None, rules: None }
         };
         counts.iter().enumerate().map(&mut source).collect()
     }
@@ -202,7 +206,7 @@ mod tests {
         assert!(shards.read(0, &mut Buffer::default()).is_ok());
         let error = shards.read(3, &mut Buffer::default()).unwrap_err().to_string();
         assert!(error.starts_with("expected a shard of 5 records, got 4 - at ") && error.contains("1.tfrecord"));
-        let endless = Source { path: "a".into(), records: u64::MAX, sidecar: None };
+        let endless = Source { path: "a".into(), records: u64::MAX, sidecar: None, rules: None };
         assert!(Shards::new(vec![endless.clone(), endless]).is_err());
     }
 

@@ -14,6 +14,7 @@ mod rows;
 mod sequence;
 mod shard;
 mod shards;
+mod tar;
 mod whole;
 mod writer;
 
@@ -64,6 +65,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hash::hash_records, module)?)?;
     module.add_function(wrap_pyfunction!(shard::offsets_from_dali, module)?)?;
     module.add_function(wrap_pyfunction!(shard::salvage, module)?)?;
+    module.add_function(wrap_pyfunction!(tar::list_tar, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<plan::Plan>()?;
     module.add_class::<records::Records>()?;

@@ -9,6 +9,7 @@ use penstock_core::frames::{Frames, FOOTER, HEADER};
 use penstock_core::inflate::FrameStream;
 use penstock_core::opened::Opened;
 use penstock_core::shard::Sidecar;
+use penstock_core::tar;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -22,12 +23,15 @@ pub fn first_records(py: Python<'_>, path: PathBuf, count: usize, max_bytes: usi
         let file = Plain::open(&path)?;
         let mut frames = Frames::default();
         if array_record::is_one(&file)? {
-            let shard = Opened::open(&path, Sidecar::Ignore, pulse)?;
+            let shard = Opened::open(&path, Sidecar::Ignore, None, pulse)?;
             let mut buffer = Buffer::default();
             while frames.len() < count.min(shard.len()) && frames.bytes().len() < max_bytes {
                 frames.push(shard.read(frames.len(), &mut buffer).map_err(|error| shard.place(error))?);
             }
             return Ok(frames);
+        }
+        if tar::is_one(&file)? {
+            return tar::first_records(&file, count, max_bytes as u64, pulse);
         }
         let mut stream = FrameStream::new(file.stream(file.compression()?));
         while frames.len() < count && frames.bytes().len() < max_bytes {

@@ -15,6 +15,7 @@ use penstock_core::order::Order;
 use penstock_core::publish::publish;
 use penstock_core::shard::Sidecar;
 use penstock_core::shards;
+use penstock_core::tar;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -93,7 +94,7 @@ pub struct Shard {
 
 #[pymethods]
 impl Shard {
-    /// Opens a file of either format; by the sidecar if there is one that fits, and with `strict` only by that.
+    /// Opens a file of any format; by the sidecar if there is one that fits, and with `strict` only by that.
     #[new]
     #[pyo3(signature = (path, sidecar = None, strict = false, progress = None))]
     fn new(
@@ -110,7 +111,7 @@ impl Shard {
                 Some(Err(error)) if strict => return Err(error),
                 Some(Err(_)) | None => Sidecar::Ignore,
             };
-            Opened::open(&path, sidecar, pulse)
+            Opened::open(&path, sidecar, None, pulse)
         })?;
         let shards = Shards(Arc::new(shards::Shards::of(shard.clone())));
         Ok(Shard { shard, shards })
@@ -120,12 +121,14 @@ impl Shard {
         self.shard.len()
     }
 
-    /// What the file is, and how it was written: "tfrecord" and its compression, or "array_record" and its options.
+    /// What the file is, and how it was written: "tfrecord" or "tar" and its compression, or "array_record" and its
+    /// options.
     #[getter]
     fn format(&self) -> (&'static str, &str) {
         match &self.shard {
             Opened::TfRecord(shard) => ("tfrecord", shard.compression().name()),
             Opened::ArrayRecord(shard) => ("array_record", shard.writer_options()),
+            Opened::Tar(shard) => ("tar", shard.compression().name()),
         }
     }
 
@@ -133,7 +136,7 @@ impl Shard {
     #[getter]
     fn group_size(&self) -> Option<usize> {
         match &self.shard {
-            Opened::TfRecord(_) => None,
+            Opened::TfRecord(_) | Opened::Tar(_) => None,
             Opened::ArrayRecord(shard) => Some(shard.group_size()),
         }
     }
@@ -161,6 +164,7 @@ impl Shard {
         let frames = released(py, || match &self.shard {
             Opened::TfRecord(shard) => shard.read_many(&records),
             Opened::ArrayRecord(shard) => shard.read_many(&records),
+            Opened::Tar(shard) => shard.read_many(&records),
         })?;
         Ok(Records::from_chunks(vec![frames]))
     }
@@ -206,6 +210,7 @@ impl Shard {
     fn index(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Index> {
         interruptible(py, progress, |pulse| match &self.shard {
             Opened::TfRecord(shard) => shard.index(pulse),
+            Opened::Tar(shard) => shard.index(pulse),
             Opened::ArrayRecord(_) => {
                 let error = Error::usage("expected a TFRecord file, got an ArrayRecord file, which needs no index");
                 Err(error.in_file(self.shard.file().path()))
@@ -245,13 +250,14 @@ pub fn salvage(
     let report = interruptible(py, progress, |pulse| {
         let file = Plain::open(&path)?;
         let mut keep = |_: u64, record: &[u8]| out.map_or(Ok(()), |writer| writer.write_record(record));
-        match array_record::is_one(&file)? {
-            true => array_record::salvage(&file, &mut keep, pulse),
-            false => {
-                let mut keep = |offset, frame: &[u8]| keep(offset, &frame[HEADER..frame.len() - FOOTER]);
-                penstock_core::salvage::salvage(&file, &mut keep, pulse)
-            }
+        if array_record::is_one(&file)? {
+            return array_record::salvage(&file, &mut keep, pulse);
         }
+        if tar::is_one(&file)? {
+            return tar::salvage(&file, &mut keep, pulse);
+        }
+        let mut keep = |offset, frame: &[u8]| keep(offset, &frame[HEADER..frame.len() - FOOTER]);
+        penstock_core::salvage::salvage(&file, &mut keep, pulse)
     })?;
     let gaps = report.gaps.into_iter().map(|gap| (gap.offset, gap.bytes, gap.record, gap.reason)).collect();
     Ok((report.records, report.record_bytes, gaps))

@@ -8,16 +8,19 @@ use numpy::PyReadonlyArray1;
 use penstock_core::array_record::Buffer;
 use penstock_core::batches::{Decoder, Rows};
 use penstock_core::feed::{self, Options};
+use penstock_core::gather;
 use penstock_core::shards::{self, Source};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::errors::{raise, released};
+use crate::errors::{interruptible, raise, released};
 use crate::feed::Feed;
 use crate::image::Images;
 use crate::order::Order;
 use crate::plan::{Failure, Plan};
+use crate::records::Records;
+use crate::tar::{shared, Rules};
 
 thread_local! {
     /// What a thread reads single records into: it grows to the largest one, and no further.
@@ -30,10 +33,11 @@ pub struct Shards(pub Arc<shards::Shards>);
 
 #[pymethods]
 impl Shards {
-    /// For each its path, the number of its records, and the path of its index if there is one.
+    /// For each its path, the number of its records, the path of its index if there is one, and what the files of a tar
+    /// archive are read as.
     #[new]
-    fn new(py: Python<'_>, shards: Vec<(PathBuf, u64, Option<PathBuf>)>) -> PyResult<Shards> {
-        let source = |(path, records, sidecar)| Source { path, records, sidecar };
+    fn new(py: Python<'_>, shards: Vec<(PathBuf, u64, Option<PathBuf>, Option<Rules>)>) -> PyResult<Shards> {
+        let source = |(path, records, sidecar, rules)| Source { path, records, sidecar, rules: shared(rules) };
         let shards = shards::Shards::new(shards.into_iter().map(source).collect());
         shards.map(|shards| Shards(Arc::new(shards))).map_err(|error| raise(py, &error))
     }
@@ -50,6 +54,13 @@ impl Shards {
     /// One record.
     fn read<'py>(&self, py: Python<'py>, number: u64) -> PyResult<Bound<'py, PyBytes>> {
         self.with_record(py, number, |bytes| Ok(PyBytes::new(py, bytes)))
+    }
+
+    /// Some records, in the order they are asked for.
+    fn records(&self, py: Python<'_>, numbers: &Bound<'_, PyAny>) -> PyResult<Records> {
+        let numbers = record_numbers(numbers)?;
+        let frames = interruptible(py, None, |pulse| gather::read_many(&self.0, &numbers, pulse))?;
+        Ok(Records::from_chunks(vec![frames]))
     }
 
     /// One record, decoded.
@@ -82,16 +93,7 @@ impl Shards {
         images: Option<&Bound<'py, Images>>,
         threads: usize,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let numbers = match numbers.extract::<PyReadonlyArray1<'py, i64>>() {
-            Ok(array) => {
-                let number = |&number: &i64| u64::try_from(number).unwrap_or(u64::MAX);
-                array.as_array().iter().map(number).collect()
-            }
-            Err(_) => numbers.extract::<Vec<u64>>().map_err(|_| {
-                PyTypeError::new_err("expected record numbers: an array of int64, or a list of int that are 0 or more")
-            })?,
-        };
-        self.batch(py, plan, &numbers, images, threads)
+        self.batch(py, plan, &record_numbers(numbers)?, images, threads)
     }
 
     /// Starts a feed.
@@ -116,6 +118,16 @@ impl Shards {
         let options = Options { order, epoch, start, stop, batch, drop_remainder, threads, budget };
         self.start(py, plan, images, skip, options)
     }
+}
+
+fn record_numbers(numbers: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+    if let Ok(array) = numbers.extract::<PyReadonlyArray1<'_, i64>>() {
+        let number = |&number: &i64| u64::try_from(number).unwrap_or(u64::MAX);
+        return Ok(array.as_array().iter().map(number).collect());
+    }
+    numbers.extract::<Vec<u64>>().map_err(|_| {
+        PyTypeError::new_err("expected record numbers: an array of int64, or a list of int that are 0 or more")
+    })
 }
 
 impl Shards {

@@ -20,6 +20,7 @@ from ..records.shard import open_shard
 from ..schema import Schema
 from ..sources.files import short_names
 from ..sources.record_files import RecordFiles
+from ..sources.tar import TarSamples, samples_of
 from ..splitting import Splits
 from ..tfds.writing import dataset_directory, remove_metadata
 from .commit import STEP
@@ -65,7 +66,7 @@ def convert(
         format=format,
         shards=shards,
         **_order(opened),
-        schema=opened.schema,
+        schema=next(iter(sources.values())).schema,
         workers=workers,
         engine=engine,
         info=info,
@@ -82,10 +83,12 @@ def _order(opened: Opened) -> dict[str, Any]:
     return {"order": "hash", "seed": options["seed"]} if hashed else {"order": "source"}
 
 
-def _records(files: tuple[ShardFile, ...], opened: Opened) -> RecordFiles:
+def _records(files: tuple[ShardFile, ...], opened: Opened) -> RecordFiles | TarSamples:
     """The records of a split as a source, with the keys that they were built under."""
     paths = [file.path for file in files]
     keys = None
+    if files[0].rules is not None:
+        return samples_of(paths, opened.schema, splits=False)[""]
     if opened.manifest is not None:
         keys = [key for path in paths for key in read_keys(Path(path))]
     return RecordFiles(paths, opened.schema, short_names(paths), open_shard, keys)
@@ -107,7 +110,7 @@ class _Comparison:
         return str(self.paths[0])
 
 
-def _verify(built: Built, sources: Mapping[str, RecordFiles], engine: Local) -> None:
+def _verify(built: Built, sources: Mapping[str, RecordFiles | TarSamples], engine: Local) -> None:
     """Read all that was written, and compare it. What is not the same is no dataset."""
     items = list(_comparisons(built))
     meter = Meter(engine.progress)
@@ -134,7 +137,7 @@ def _comparisons(built: Built) -> Iterator[_Comparison]:
             first += same[0].records
 
 
-def _compare(sources: Mapping[str, RecordFiles], item: _Comparison, progress: Progress) -> None:
+def _compare(sources: Mapping[str, RecordFiles | TarSamples], item: _Comparison, progress: Progress) -> None:
     """Hash the records of a shard, and those that it was made from."""
     readers = [open_shard(path) for path in item.paths]
     most = max(path.stat().st_size for path in item.paths)

@@ -28,6 +28,7 @@ KINDS = (
     "json",
     "jsonl",
     "parquet",
+    "tar",
     "text_classification",
     "tfrecords",
     "voc_detection",

@@ -19,6 +19,7 @@ from ..provenance import place_of_record, places_of
 from ..records.index import sidecar_path
 from ..records.peek import SAMPLE, first_records, infer_schema
 from ..records.shard import ShardReader, open_shard
+from ..records.tar import sampled_schema
 from ..schema import Schema
 from .dataset import dataset_json, is_dataset, print_dataset, schema_table, shards_of
 from .outcome import WELL, expand_all, for_each
@@ -51,7 +52,8 @@ def look(path: str, bar: Bar) -> About:
     """Finds every record of a file, and looks into the first ones."""
     reader = open_shard(path, progress=bar)
     try:
-        schema = infer_schema(first_records(path, SAMPLE)[0])
+        tar = reader.format == "tar"
+        schema = sampled_schema([path]) if tar else infer_schema(first_records(path, SAMPLE)[0])
     except (CorruptionError, SchemaError):
         schema = None
     indexed = sidecar_path(path).exists()
@@ -60,7 +62,7 @@ def look(path: str, bar: Bar) -> About:
 
 
 def record_sizes(reader: ShardReader) -> np.ndarray[Any, Any]:
-    """Of all records: a TFRecord file has them in its frames, from an ArrayRecord file a sample is read."""
+    """Of all records: a TFRecord file has them in its frames, from other files a sample is read."""
     if reader.format == "tfrecord":
         return np.diff(reader.offsets.astype(np.int64)) - FRAME
     some = range(0, len(reader), max(1, len(reader) // SAMPLE))

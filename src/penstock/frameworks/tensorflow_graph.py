@@ -82,7 +82,8 @@ def _records(recipe: Recipe) -> Any:
 def _compression(path: str) -> str:
     reader = open_shard(path)
     if reader.format != "tfrecord":
-        raise SchemaError("expected TFRecord files, got an ArrayRecord file", "to_tf(graph=True)", ANYHOW)
+        got = "an ArrayRecord file" if reader.format == "array_record" else "a tar file"
+        raise SchemaError(f"expected TFRecord files, got {got}", "to_tf(graph=True)", ANYHOW)
     return (reader.compression or "").upper()
 
 

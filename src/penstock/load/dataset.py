@@ -30,7 +30,7 @@ def load(
     cache: PathLike | None = None,
     data_dir: PathLike | None = None,
 ) -> Dataset:
-    """Open a dataset: a directory that `build` made or TFDS prepared, or record files made by anyone.
+    """Open a dataset: a directory that `build` made or TFDS prepared, or record or tar files made by anyone.
 
     ds = load("data/photos")
     ds["train"][5]                         # any example: {"image": array(...), "label": 3}
@@ -39,15 +39,16 @@ def load(
     path      a directory, a file, a glob, a range such as "part-{000..146}.tfrecord", or a list of them;
               "tfds:name", "tfds:name/config:1.0.0": what TFDS prepared under that name
     schema    what the records hold, if nobody has written it down; otherwise it is inferred from a sample
-    format    "tfrecord" or "array_record", where both are there; found out unless told
-    decode    images become arrays; False leaves them as bytes, {"image": Image(size=(224, 224))} says how
+    format    "tfrecord", "array_record" or "tar", where several are there; found out unless told
+    decode    images become arrays; False leaves them, and all files of a tar, as bytes;
+              {"image": Image(size=(224, 224))} says how
     on_error  "raise", or "skip" to leave damaged records out, count and report them
     cache     the folder for indexes of files whose own folder cannot be written to
     data_dir  where TFDS keeps its datasets: $TFDS_DATA_DIR, or ~/tensorflow_datasets, unless told
     """
     if on_error not in ("raise", "skip"):
         raise SchemaError(f'expected on_error "raise" or "skip", got {on_error!r}', "load")
-    opened = open_dataset(path, schema, format, cache, data_dir)
+    opened = open_dataset(path, schema, format, cache, data_dir, raw=decode is False)
     check_decode(opened.schema, decode)
     return Dataset(opened, decode=decode, on_error=on_error)
 
@@ -156,7 +157,7 @@ class Dataset(Mapping[str, Split]):
     @cached_property
     def shards(self) -> Shards:
         """The same, to read from. Each is opened when it is first needed."""
-        return Shards([(file.path, file.records, file.sidecar) for file in self.files])
+        return Shards([(file.path, file.records, file.sidecar, file.rules) for file in self.files])
 
     def fingerprint(self, spans: Sequence[tuple[int, int]] | None = None) -> str:
         """A digest of the shards that hold some examples, wherever they lie, and of which examples it is.

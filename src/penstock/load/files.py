@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from .._core import Shard
@@ -15,9 +16,11 @@ from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
 from ..manifest import dataset_name
 from ..records.codec import default_threads
 from ..records.index import SUFFIX, sidecar_path
+from ..records.tar import checked_schema, rules_of, sampled_schema
 from ..schema import Schema
 from ..sources.listed import split_order
 from ..sources.record_files import files_of, inferred_schema, split_name
+from ..sources.tar import split_of
 from .opening import Opened, PathLike, ShardFile
 
 _TFDS_NAME = re.compile(r"([A-Za-z]\w*)-([\w-]+)\.(?:tfrecord|array_record)-\d{5,}-of-\d{5,}")
@@ -31,7 +34,14 @@ def _files(path: PathLike, format: str | None) -> list[str]:
     return files
 
 
-def open_files(paths: Sequence[PathLike], schema: Schema | None, cache: PathLike | None, format: str | None) -> Opened:
+def open_files(
+    paths: Sequence[PathLike],
+    schema: Schema | None,
+    cache: PathLike | None,
+    format: str | None,
+    *,
+    raw: bool = False,
+) -> Opened:
     """Record files as a dataset."""
     files = [file for path in paths for file in _files(path, format)]
     if not files:
@@ -44,7 +54,16 @@ def open_files(paths: Sequence[PathLike], schema: Schema | None, cache: PathLike
         splits = {"train": files}
     with ThreadPoolExecutor(min(len(files), default_threads() * 4)) as pool:
         opened = dict(zip(files, pool.map(lambda file: indexed(file, cache), files), strict=True))
-    known = schema or inferred_schema(files)
+    tars = [file for file in files if opened[file].rules is not None]
+    if tars and len(tars) < len(files):
+        other = next(file for file in files if opened[file].rules is None)
+        raise SchemaError(f"expected files of one kind, got the tar {tars[0]} and {other}", "load")
+    if tars:
+        known = sampled_schema(files, raw=raw) if schema is None else checked_schema(schema)
+        rules = tuple(rules_of(known))
+        opened = {file: replace(shard, rules=rules) for file, shard in opened.items()}
+    else:
+        known = schema or inferred_schema(files)
     ordered = {split: tuple(opened[file] for file in splits[split]) for split in sorted(splits, key=split_order)}
     return Opened(path, dataset_name(path), known, ordered)
 
@@ -52,7 +71,7 @@ def open_files(paths: Sequence[PathLike], schema: Schema | None, cache: PathLike
 def _split_of(path: str) -> str:
     """The split that a file's name tells, or nothing."""
     match = _TFDS_NAME.fullmatch(os.path.basename(path))
-    return match[2] if match else split_name(path)
+    return match[2] if match else split_name(path) or split_of(path)
 
 
 # Indexes of files that came without one
@@ -65,18 +84,27 @@ def indexed(path: str, cache: PathLike | None = None) -> ShardFile:
     for sidecar in (beside, cached):
         if sidecar.exists():
             with suppress(CorruptionError, StorageError):
-                return ShardFile(path, len(Shard(path, sidecar, True)), size, str(sidecar))
+                return _described(Shard(path, sidecar, True), path, size, str(sidecar))
     shard = Shard(path)
     if shard.format[0] == "array_record":
         return ShardFile(path, len(shard), size, None)  # its footer is its index
+    if not len(shard):
+        return _described(shard, path, size, None)
     index = shard.index()
     for sidecar in (beside, cached):
         with suppress(OSError):
             if sidecar is cached:
                 cached.parent.mkdir(parents=True, exist_ok=True)
             index.write(sidecar)
-            return ShardFile(path, len(index), size, str(sidecar))
-    return ShardFile(path, len(index), size, None)  # nowhere to keep it: made again with each open
+            return _described(shard, path, size, str(sidecar))
+    return _described(shard, path, size, None)  # nowhere to keep it: made again with each open
+
+
+def _described(shard: Shard, path: str, size: int, sidecar: str | None) -> ShardFile:
+    kind, compression = shard.format
+    if kind != "tar":
+        return ShardFile(path, len(shard), size, sidecar)
+    return ShardFile(path, len(shard), size, sidecar, rules=(), compressed=compression != "none")
 
 
 def cached_index(path: str, folder: PathLike | None = None) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -57,11 +58,14 @@ class Loader:
         """A permutation of all examples, another one each epoch, in no memory.
 
         With a window, neighbours are shuffled within so many positions, and the windows among themselves: for disks
-        that dislike jumps.
+        that dislike jumps. Compressed tars are always shuffled within a window, unless told as large as one of them.
         """
+        self._recipe.refuse_batches("shuffle")
         if window is not None:
             _number("window", window, 1)
-        self._recipe.refuse_batches("shuffle")
+        elif (window := self._recipe.widest_window) is not None:
+            said = f"compressed tars are shuffled within windows of {window} examples, not as a whole"
+            warnings.warn(f"{said}: each is inflated as it is read. Uncompressed ones are read anywhere", stacklevel=2)
         return self._with(self._recipe.ordered(Shuffle(_number("seed", seed, 0), window)))
 
     def repeat(self, count: int | None = None) -> Loader:

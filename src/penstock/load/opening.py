@@ -11,20 +11,29 @@ from typing import Any
 from ..errors import SchemaError, name_known
 from ..manifest import MANIFEST, Manifest, index_file, read_manifest
 from ..records.formats import FORMATS
+from ..records.tar import Rule
 from ..schema import Schema
 from ..tfds.directory import INFO, Prepared, find_dataset, is_tfds_name
 
 PathLike = str | os.PathLike[str]
 
+READABLE = (*FORMATS, "tar")
+
 
 @dataclass(frozen=True)
 class ShardFile:
-    """A shard that can be read: its file, what it holds, and the index that says where."""
+    """A shard that can be read: its file, what it holds, and the index that says where.
+
+    rules       what the files of a tar are read as
+    compressed  whether it is a tar that is inflated to be read
+    """
 
     path: str
     records: int
     bytes: int
     sidecar: str | None
+    rules: tuple[Rule, ...] | None = None
+    compressed: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,10 +55,15 @@ def open_dataset(
     format: str | None,
     cache: PathLike | None = None,
     data_dir: PathLike | None = None,
+    *,
+    raw: bool = False,
 ) -> Opened:
-    """Open a directory with a manifest or with metadata of TFDS, or record files: one, a list, a folder, a glob."""
-    if format not in (None, *FORMATS):
-        expected = " or ".join(f'"{known}"' for known in FORMATS)
+    """Open a directory with a manifest or with metadata of TFDS, or record files: one, a list, a folder, a glob.
+
+    raw  the files of a tar stay bytes
+    """
+    if format not in (None, *READABLE):
+        expected = " or ".join(f'"{known}"' for known in READABLE)
         raise SchemaError(f"expected format {expected}, or None to find it out, got {format!r}", "load")
     if is_tfds_name(path):
         path = find_dataset(str(path), data_dir)
@@ -64,7 +78,8 @@ def open_dataset(
         return open_prepared(Path(path), given, format, cache)
     from .files import open_files  # sources take a while to import, and datasets of ours need none
 
-    return open_files([path] if isinstance(path, (str, os.PathLike)) else path, given, cache, format)
+    paths = [path] if isinstance(path, (str, os.PathLike)) else path
+    return open_files(paths, given, cache, format, raw=raw)
 
 
 def open_manifest(

@@ -122,7 +122,13 @@ class Recipe:
         """The same, to read from."""
         if len(self.datasets) == 1:
             return self.datasets[0].shards
-        return Shards([(file.path, file.records, file.sidecar) for file in self.files])
+        return Shards([(file.path, file.records, file.sidecar, file.rules) for file in self.files])
+
+    @property
+    def widest_window(self) -> int | None:
+        """The widest shuffle that inflates each compressed tar once or twice; None where examples are read anywhere."""
+        inflated = [file.records for file in self.files if file.compressed]
+        return max(1, *inflated) if len(inflated) > 1 else None
 
     @cached_property
     def global_order(self) -> Order:

@@ -144,7 +144,7 @@ class ShardReader:
         self.path = Path(path)
         self._shard = shard
         if format not in (None, self.format):
-            found = {"tfrecord": "a TFRecord", "array_record": "an ArrayRecord"}
+            found = {"tfrecord": "a TFRecord", "array_record": "an ArrayRecord", "tar": "a tar"}
             raise SchemaError(f"expected {found[format]} file, got {found[self.format]} file", str(path))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -152,18 +152,18 @@ class ShardReader:
 
     @property
     def format(self) -> str:
-        """What the file is: "tfrecord" or "array_record"."""
+        """What the file is: "tfrecord", "array_record" or "tar"."""
         return self._shard.format[0]
 
     @property
     def compression(self) -> str | None:
-        """Of a whole TFRecord file, or of an ArrayRecord file's chunks as its writer says; None where there is none."""
+        """Of a whole file, or of an ArrayRecord file's chunks as its writer says; None where there is none."""
         words = re.split("[,:]", self._shard.format[1])
         return next((word for word in words if word in ("gzip", "zlib", "zstd", "brotli", "snappy")), None)
 
     @property
     def offsets(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        """Where each frame or chunk begins in the uncompressed file, and where the last one ends."""
+        """Where each frame, chunk or sample begins in the uncompressed file, and where the last one ends."""
         return self._shard.offsets
 
     def __repr__(self) -> str:

@@ -18,6 +18,7 @@ from .record_files import tfrecords as tfrecords
 from .table import Table as Table
 from .table import parquet as parquet
 from .table import table as table
+from .tar import tar as tar
 from .text import text_classification as text_classification
 from .voc import voc_detection as voc_detection
 from .voc import voc_segmentation as voc_segmentation

@@ -21,7 +21,8 @@ UNDERSTOOD = """
   train.csv beside train/                      image_classification
   train.json of {id: {"text", "label"}}        text_classification
   *.csv, *.jsonl, *.json, *.parquet            csv, jsonl, json, parquet
-  *.tfrecord, *.array_record                   tfrecords, array_records"""
+  *.tfrecord, *.array_record                   tfrecords, array_records
+  *.tar, *.tar.gz, *.tgz, *.tar.zst            tar"""
 
 _FILES = {
     "csv": (".csv", ".tsv"),
@@ -30,7 +31,11 @@ _FILES = {
     "parquet": (".parquet",),
     "image_folder": IMAGE_SUFFIXES,
 }
-_RECORDS = {"tfrecord": ("tfrecords", "TFRecord"), "array_record": ("array_records", "ArrayRecord")}
+_RECORDS = {
+    "tfrecord": ("tfrecords", "TFRecord"),
+    "array_record": ("array_records", "ArrayRecord"),
+    "tar": ("tar", "tar"),
+}
 _HEAD = 1 << 14  # bytes of a JSON file that are looked at
 _KEYED_TEXT = re.compile(rb'\s*\{\s*"[^"]*"\s*:\s*\{.*?"text"\s*:', re.DOTALL)
 _COCO = re.compile(rb'"(?:annotations|categories|images)"\s*:\s*\[')

@@ -17,6 +17,7 @@ from ..records.array_record import ArrayRecordReader
 from ..records.codec import Codec
 from ..records.peek import SAMPLE, first_records, infer_schema
 from ..records.shard import ShardReader
+from ..records.tar import SUFFIXES as TAR_SUFFIXES
 from ..records.tfrecord import TFRecordReader
 from ..schema import Schema
 from ..splitting import Splits
@@ -27,6 +28,7 @@ from .listed import position, split_order
 SUFFIXES = {
     "tfrecord": (".tfrecord", ".tfrecords", ".tfrecord.gz", ".tfrecords.gz", ".tfrec"),
     "array_record": (".array_record", ".arrayrecord"),
+    "tar": TAR_SUFFIXES,
 }
 _KIND = r"(?:\.tfrecords?|\.array_?record)?"
 SHARD_NAME = re.compile(rf"(.+?){_KIND}-\d{{5}}-of-\d{{5}}{_KIND}(?:\.gz)?", re.IGNORECASE)

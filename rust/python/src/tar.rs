@@ -1,0 +1,38 @@
+//! Tar archives: what is in them, and what their files are read as.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use penstock_core::file::Plain;
+use penstock_core::tar::{self, Content};
+use pyo3::prelude::*;
+
+use crate::errors::interruptible;
+
+/// For each extension what its files are: "bytes", "int", "float", or the `descr` of arrays, which have this shape.
+pub type Rules = Vec<(String, String, Vec<Option<u64>>)>;
+
+/// The rules as the core takes them.
+pub fn shared(rules: Option<Rules>) -> Option<Arc<tar::Rules>> {
+    let rule = |(extension, content, shape): (String, String, Vec<Option<u64>>)| {
+        let content = match content.as_str() {
+            "bytes" => Content::Bytes,
+            "int" => Content::Int,
+            "float" => Content::Float,
+            _ => Content::Array(content, shape),
+        };
+        (extension, content)
+    };
+    rules.map(|rules| Arc::new(tar::Rules(rules.into_iter().map(rule).collect())))
+}
+
+/// The keys of an archive's samples, and how many of them have a file of each extension.
+#[pyfunction]
+pub fn list_tar(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<String>, BTreeMap<String, u64>)> {
+    let listing = interruptible(py, None, |pulse| {
+        let file = Plain::open(&path)?;
+        tar::scan(&file, tar::compression(&file)?, usize::MAX, pulse)
+    })?;
+    Ok((listing.keys, listing.extensions))
+}

@@ -1,0 +1,171 @@
+"""Tar shards, as WebDataset has them: the files of one key are a sample, and each extension is a field.
+
+    d/0001.jpg  d/0001.cls  d/0001.seg.png      {"__key__": "d/0001", "jpg": ..., "cls": 7, "seg.png": ...}
+
+The schema says what each file is read as. Without one, the last part of its extension does:
+
+    jpg jpeg png gif bmp webp            an image
+    cls cls2 index inx id int            a whole number in text
+    txt text transcript json jsn         a text
+    npy                                  an array
+    anything else                        bytes
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from ast import literal_eval
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .._core import describe
+from ..dtypes import INTEGERS, TEXTS
+from ..errors import SchemaError
+from ..field import Field
+from ..schema import Schema
+from .peek import first_records
+
+SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
+KEY = "__key__"
+SAMPLED_FILES = 16
+SAMPLE = 100
+
+Rule = tuple[str, str, list["int | None"]]
+
+_IMAGES = ("jpg", "jpeg", "png", "gif", "bmp", "webp")
+_NUMBERS = ("cls", "cls2", "index", "inx", "id", "int")
+_TEXTS = ("txt", "text", "transcript", "json", "jsn")
+_NAME = re.compile(r"(.*?)(?:[-_.]?\d+(?:-of-\d+)?)?(?:\.tar|\.tar\.gz|\.tgz|\.tar\.zst)", re.IGNORECASE)
+_NPY = re.compile(rb"\x93NUMPY(?:\x01.(?P<short>..)|[\x02\x03].(?P<long>....))", re.DOTALL)
+
+
+def split_word(path: str) -> str:
+    """The last word of a shard's name before its number: train of data/photos-train-000.tar."""
+    match = _NAME.fullmatch(os.path.basename(path))
+    return re.split(r"[-_.]", match[1])[-1] if match else ""
+
+
+def sampled_schema(files: Sequence[str], *, raw: bool = False) -> Schema:
+    """What the first samples of some files show; with `raw`, all of it as bytes."""
+    records: list[bytes] = []
+    for path in files[:: max(1, len(files) // SAMPLED_FILES)][:SAMPLED_FILES]:
+        found, damage = first_records(path, max(10, SAMPLE // min(len(files), SAMPLED_FILES)))
+        if damage is not None and not len(found):
+            raise damage
+        records += found
+    if not records:
+        raise SchemaError("expected samples to infer a schema from, got none", files[0], "Give it: schema={...}")
+    return _inferred(records, raw=raw)
+
+
+def _inferred(records: Sequence[bytes], *, raw: bool) -> Schema:
+    fields: dict[str, Field] = {}
+    seen: dict[str, int] = {}
+    for record in records:
+        for name, _, _, values in describe(record):
+            field = _raw_field(name) if raw else _field(name, values[0])
+            known = fields.setdefault(name, field)
+            if known != field:
+                fields[name] = _both(known, field)
+            seen[name] = seen.get(name, 0) + 1
+    return Schema({name: replace(field, optional=seen[name] < len(records)) for name, field in fields.items()})
+
+
+def _raw_field(name: str) -> Field:
+    return Field(name, "str" if name == KEY else "bytes")
+
+
+def _field(name: str, data: bytes = b"") -> Field:
+    last = name.rpartition(".")[2]
+    if last in _NUMBERS:
+        return Field(name, "int64")
+    if name == KEY or last in _TEXTS:
+        return Field(name, "str")
+    if last in _IMAGES:
+        return Field(name, "bytes", kind="image")
+    array = _array(data) if last == "npy" else None
+    return Field(name, "bytes") if array is None else Field(name, array[0], array[1], encoding="bytes")
+
+
+def _both(known: Field, field: Field) -> Field:
+    """An array whose sizes differ, or bytes where arrays have nothing in common."""
+    if known.dtype != field.dtype or len(known.shape) != len(field.shape):
+        return Field(known.name, "bytes")
+    shape = tuple(a if a == b else None for a, b in zip(known.shape, field.shape, strict=True))
+    return replace(known, shape=shape)
+
+
+def _array(data: bytes) -> tuple[str, tuple[int, ...]] | None:
+    """The dtype and the shape of an array in NumPy's format; None for what is no field."""
+    match = _NPY.match(data)
+    if match is None:
+        return None
+    length = int.from_bytes(match["short"] or match["long"], "little")
+    try:
+        header = literal_eval(data[match.end() : match.end() + length].decode("latin-1"))
+        dtype = np.dtype(header["descr"])
+        plain = dtype.isnative and not header["fortran_order"] and dtype.kind in "biuf" and dtype.itemsize <= 8
+        return (dtype.name, tuple(map(int, header["shape"]))) if plain else None
+    except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError):
+        return None
+
+
+def checked_schema(schema: Schema | Mapping[str, Any]) -> Schema:
+    """A schema that somebody gave, with arrays stored as they are."""
+    given = schema if isinstance(schema, Schema) else Schema(schema)
+    fields = {}
+    for name, node in given.items():
+        if not isinstance(node, Field):
+            raise SchemaError("expected a field for each extension, got a nested one", name)
+        array = name.rpartition(".")[2] == "npy" and node.dtype not in TEXTS
+        fields[name] = replace(node, encoding="bytes") if array else node
+    checked = Schema(fields)
+    rules_of(checked)
+    return checked
+
+
+def rules_of(schema: Schema) -> list[Rule]:
+    """What the core reads each file as."""
+    return [_rule(field) for field in schema.leaves()]
+
+
+def _rule(field: Field) -> Rule:
+    if not field.levels and field.dtype in TEXTS and not field.shape:
+        return field.name, "bytes", []
+    if field.name.rpartition(".")[2] == "npy" and not field.levels and field.dtype not in (*TEXTS, "bfloat16"):
+        return field.name, np.dtype(field.dtype).str, list(field.shape)
+    if not field.levels and not field.shape and field.encoding == "none":
+        if field.dtype in INTEGERS:
+            return field.name, "int", []
+        if field.dtype == "float32":
+            return field.name, "float", []
+    hint = "A file is bytes, a str, one number (int64, float32), or an array (npy)"
+    raise SchemaError(f"expected a type that a file in a tar has, got {field}", field.name, hint)
+
+
+def without_key(schema: Schema) -> Schema:
+    """The fields that are files."""
+    return Schema({name: field for name, field in schema.items() if name != KEY})
+
+
+def is_tar_name(name: str) -> bool:
+    """Whether a file is called as tar shards are."""
+    return name.lower().endswith(SUFFIXES)
+
+
+def exact_schema(schema: Schema, samples: int, extensions: Iterable[Mapping[str, int]], *, raw: bool = False) -> Schema:
+    """A sampled schema, made to hold every sample: which files are there how often is known of all of them."""
+    counts: dict[str, int] = {}
+    for found in extensions:
+        for name, count in found.items():
+            counts[name] = counts.get(name, 0) + count
+    fields: dict[str, Any] = {}
+    for name, count in counts.items():
+        field = schema.get(name, _raw_field(name) if raw else _field(name))
+        assert isinstance(field, Field)
+        fields[name] = replace(field, optional=count < samples)
+    return Schema(fields)

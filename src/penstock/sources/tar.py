@@ -1,0 +1,237 @@
+"""Tar shards as a source: the samples of other people's WebDatasets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from .._core import Records, Shards, list_tar
+from ..columns import Array
+from ..errors import NotFoundError, SchemaError
+from ..identity import described
+from ..records.codec import Codec, default_threads, first_row
+from ..records.index import existing_sidecar
+from ..records.tar import (
+    KEY,
+    SUFFIXES,
+    checked_schema,
+    exact_schema,
+    rules_of,
+    sampled_schema,
+    split_word,
+    without_key,
+)
+from ..schema import Schema
+from ..splitting import Splits
+from .files import PathLike, files_named, short_names, stamp_of
+from .image_folder import SPLIT_NAMES
+from .listed import position, split_order
+
+RecordFunction = Callable[[dict[str, Any]], Any]
+
+
+class TarSamples:
+    """The samples of some tar files. `source[i]` decodes one, `records` gives them as records; nothing is unpacked."""
+
+    def __init__(
+        self, files: Sequence[str], names: Sequence[str], keys: Sequence[Sequence[str]], schema: Schema
+    ) -> None:
+        self.files = list(files)
+        self.names = list(names)
+        self.schema = schema
+        self._keys = list(chain.from_iterable(keys))
+        self.starts = np.cumsum([0, *map(len, keys)])
+        self._reading: tuple[Shards, Codec] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_reading": None}
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __repr__(self) -> str:
+        return f"TarSamples({len(self)} samples of {len(self.files)} files)"
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        number = position(index, len(self))
+        shards, codec = self._read
+        return {KEY: self._keys[number], **first_row(codec._batch(shards.examples(codec._plan, [number])))}
+
+    def records(self, indices: Sequence[int] | Array) -> Records:
+        """These samples, as records."""
+        return self._read[0].records(np.asarray(indices, dtype=np.int64))
+
+    @property
+    def _read(self) -> tuple[Shards, Codec]:
+        if self._reading is None:
+            rules = rules_of(self.schema)
+            counts = np.diff(self.starts).tolist()
+            shards = [(f, n, existing_sidecar(f), rules) for f, n in zip(self.files, counts, strict=True)]
+            self._reading = Shards(shards), Codec(self.schema)
+        return self._reading
+
+    def key(self, index: int) -> str:
+        """The name of the tar, and the sample's key in it."""
+        number = position(index, len(self))
+        return f"{self.names[self._file_of(number)]}/{self._keys[number]}"
+
+    @property
+    def keys(self) -> list[str]:
+        """Those of all samples."""
+        counts = np.diff(self.starts).tolist()
+        names = chain.from_iterable([name] * count for name, count in zip(self.names, counts, strict=True))
+        return [f"{name}/{key}" for name, key in zip(names, self._keys, strict=True)]
+
+    def place(self, index: int) -> str:
+        """The tar, and the sample's key in it."""
+        number = position(index, len(self))
+        return f"{self.files[self._file_of(number)]}, sample {self._keys[number]!r}"
+
+    def stamp(self, index: int) -> str:
+        """That of the tar."""
+        return stamp_of(self.files[self._file_of(position(index, len(self)))])
+
+    def stamps(self, indices: Array) -> list[str]:
+        """Those of some samples' tars; each is looked at once."""
+        files, places = np.unique(np.searchsorted(self.starts, indices, side="right") - 1, return_inverse=True)
+        told = [stamp_of(self.files[at]) for at in files.tolist()]
+        return [told[place] for place in places.tolist()]
+
+    def _file_of(self, number: int) -> int:
+        return int(np.searchsorted(self.starts, number, side="right")) - 1
+
+
+class Converted:
+    """The samples of tar files, each made an example by a function of its files' bytes."""
+
+    def __init__(self, samples: TarSamples, function: RecordFunction, pair: bool) -> None:
+        self.samples = samples
+        self.function = function
+        self.pair = pair
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __repr__(self) -> str:
+        return f"Converted({self.samples!r})"
+
+    def __getitem__(self, index: int) -> Mapping[str, Any]:
+        record = {name: value for name, value in self.samples[index].items() if value is not None}
+        example = self.function(record)
+        if self.pair:
+            if not isinstance(example, (tuple, list)) or len(example) != 2:
+                got = type(example).__name__
+                raise SchemaError(f"expected (value, label) from record_to_pair, got {got}", self.place(index))
+            return {"value": example[0], "label": example[1]}
+        if not isinstance(example, Mapping):
+            got = type(example).__name__
+            raise SchemaError(f"expected a dict from record_to_example, got {got}", self.place(index))
+        return example
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What tells the function from another one."""
+        return {"record_to_pair" if self.pair else "record_to_example": described(self.function, "tar")}
+
+    def key(self, index: int) -> str:
+        """The sample's."""
+        return self.samples.key(index)
+
+    def place(self, index: int) -> str:
+        """The sample's."""
+        return self.samples.place(index)
+
+    def stamp(self, index: int) -> str:
+        """That of the tar."""
+        return self.samples.stamp(index)
+
+    def stamps(self, indices: Array) -> list[str]:
+        """Those of some samples' tars."""
+        return self.samples.stamps(indices)
+
+
+def tar(
+    pattern: PathLike | Sequence[PathLike],
+    *,
+    schema: Schema | Mapping[str, Any] | None = None,
+    decode: bool = True,
+    record_to_example: RecordFunction | None = None,
+    record_to_pair: RecordFunction | None = None,
+) -> TarSamples | Converted | Splits:
+    """The samples of tar files, as WebDataset writes them: the files of one key, each extension a field.
+
+    tar("train-{000..146}.tar")            # {"__key__": "0001", "jpg": b"...", "cls": 7}
+    tar("shards/", schema={"jpg": Field(dtype="bytes", kind="image"), "cls": "int64"})
+
+    pattern            a file, a folder, a glob, a range, or a list of them: .tar, .tar.gz, .tgz, .tar.zst
+    schema             what the files of a sample are, by extension; found out unless told
+    decode             False leaves every file as its bytes
+    record_to_example  a function from {"__key__": ..., extension: bytes} to an example
+    record_to_pair     the same to (value, label), which become the fields value and label
+
+    The files of a sample stand one after the other; those that do not are an error. Tars called train-000.tar,
+    val-000.tar and so on keep their splits. Nothing is unpacked to a disk.
+    """
+    functions = [function for function in (record_to_example, record_to_pair) if function is not None]
+    if len(functions) > 1 or (functions and schema is not None):
+        raise SchemaError("expected one of schema, record_to_example and record_to_pair, got two", "tar")
+    files = tar_files(pattern)
+    samples = samples_of(files, schema, raw=not decode or bool(functions))
+    sources: dict[str, Any] = {
+        name: Converted(part, functions[0], record_to_pair is not None) if functions else part
+        for name, part in samples.items()
+    }
+    return sources[""] if "" in sources else Splits(sources)
+
+
+def tar_files(pattern: PathLike | Sequence[PathLike]) -> list[str]:
+    """The files that a pattern, or a list of them, names."""
+    patterns = [pattern] if isinstance(pattern, (str, os.PathLike)) else list(pattern)
+    files = [file for each in patterns for file in files_named(each, SUFFIXES)]
+    if not files:
+        raise NotFoundError("expected tar files, got an empty list")
+    return files
+
+
+def samples_of(
+    files: Sequence[str],
+    schema: Schema | Mapping[str, Any] | None = None,
+    *,
+    raw: bool = False,
+    splits: bool = True,
+) -> dict[str, TarSamples]:
+    """The samples of tar files by split; under "" where the names tell none, or none are wanted."""
+    with ThreadPoolExecutor(min(len(files), default_threads())) as pool:
+        listed = list(pool.map(list_tar, files))
+    samples = sum(len(keys) for keys, _ in listed)
+    if schema is None:
+        sampled = sampled_schema(files, raw=raw)
+        whole = without_key(exact_schema(sampled, samples, [found for _, found in listed], raw=raw))
+    else:
+        whole = without_key(checked_schema(schema))
+    names = short_names(files)
+    parts: dict[str, list[int]] = {}
+    for number, path in enumerate(files):
+        parts.setdefault(split_of(path) if splits else "", []).append(number)
+    if "" in parts:
+        parts = {"": list(range(len(files)))}
+    return {
+        split: TarSamples(
+            [files[n] for n in parts[split]],
+            [names[n] for n in parts[split]],
+            [listed[n][0] for n in parts[split]],
+            whole,
+        )
+        for split in sorted(parts, key=split_order)
+    }
+
+
+def split_of(path: str) -> str:
+    """The split that a tar's name tells, or nothing."""
+    word = split_word(path)
+    return word if word.lower() in SPLIT_NAMES else ""

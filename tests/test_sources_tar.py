@@ -1,0 +1,142 @@
+"""Tar shards as a source: built from, converted, recognised."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.built import contents, examples
+from tests.tar_cases import npy, sample, shards, write_tar
+
+from penstock import CorruptionError, ExampleError, Local, SchemaError, Splits, build, convert, load, splits, tar
+from penstock.cli import main
+from penstock.sources import recognise
+
+
+def test_a_dataset_of_tars(tmp_path: Path) -> None:
+    shards(tmp_path, [7, 5])
+    source = tar(f"{tmp_path}/train-{{000..001}}.tar")
+    assert isinstance(source, Splits)
+    train = source["train"]
+    assert len(train) == 12
+    first: dict[str, Any] = train[8]
+    assert (first["__key__"], first["cls"], first["txt"]) == ("d/00008", 8, "número 8")
+    assert train.key(8) == "train-001.tar/d/00008"
+    assert train.place(8) == f"{tmp_path}/train-001.tar, sample 'd/00008'"
+    built = build(source, tmp_path / "data", shards=3)
+    found = examples(tmp_path / "data")
+    assert sorted(found) == [f"train-00{n // 7}.tar/d/{n:05}" for n in range(12)]
+    for key, example in found.items():
+        number = int(key[-5:])
+        files = {name.partition(".")[2]: data for name, data in sample(number)}
+        assert (example["cls"], example["txt"], example["jpg"]) == (number, f"número {number}", files["jpg"])
+        np.testing.assert_array_equal(example["npy"], np.arange(6, dtype=np.float32).reshape(2, 3) + number)
+    assert "__key__" not in built.schema
+
+
+def test_the_bytes_depend_on_neither_workers_nor_wrapping(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    shards(tmp_path / "a", [9, 1, 8])
+    shards(tmp_path / "b", [9, 1, 8], name="train-{:03}.tar", mode="w:gz")
+    for name, folder, workers in (("one", "a", 1), ("two", "a", 2), ("gzip", "b", 2)):
+        build(tar(tmp_path / folder), tmp_path / name / "data", shards=4, engine=Local(workers=workers))
+    one, two, gzip = (contents(tmp_path / name / "data") for name in ("one", "two", "gzip"))
+    assert one == two
+    del one["penstock.json"], gzip["penstock.json"]  # which know what they were made from
+    assert one == gzip
+
+
+def test_a_build_again_writes_only_what_has_changed(tmp_path: Path) -> None:
+    paths = shards(tmp_path, [4, 4])
+    build(tar(tmp_path), tmp_path / "data", order="source", shards=2)
+    assert build(tar(tmp_path), tmp_path / "data", order="source", shards=2).written == 0
+    members = [(name, b"99" if name.endswith(".cls") else data) for at in range(4, 8) for name, data in sample(at)]
+    write_tar(paths[1], members)
+    again = build(tar(tmp_path), tmp_path / "data", order="source", shards=2)
+    assert (again.written, again.kept) == (1, 1)
+    assert [example["cls"] for example in again["train"]] == [0, 1, 2, 3, 99, 99, 99, 99]
+
+
+def test_bytes_as_they_are(tmp_path: Path) -> None:
+    shards(tmp_path, [2])
+    built = build(tar(tmp_path, decode=False), tmp_path / "data")
+    assert {str(field) for field in built.schema.leaves()} == {"bytes"}
+    assert sorted(example["cls"] for example in built["train"]) == [b"0\n", b"1\n"]
+
+
+def half(record: dict[str, Any]) -> dict[str, Any]:
+    return {"label": int(record["cls"]) // 2, "name": record["__key__"], "size": len(record["jpg"])}
+
+
+def pair(record: dict[str, Any]) -> tuple[int, int]:
+    return len(record["jpg"]), int(record["cls"])
+
+
+def test_functions_of_records(tmp_path: Path) -> None:
+    shards(tmp_path, [3])
+    built = build(tar(tmp_path, record_to_example=half), tmp_path / "a", order="source", workers=1)
+    assert [(row["label"], row["name"]) for row in built["train"]] == [(0, "d/00000"), (0, "d/00001"), (1, "d/00002")]
+    paired = build(tar(tmp_path, record_to_pair=pair), tmp_path / "b", order="source", workers=1)
+    assert [row["label"] for row in paired["train"]] == [0, 1, 2]
+    assert [row["value"] for row in paired["train"]] == [row["size"] for row in built["train"]]
+    with pytest.raises(ExampleError, match=r"expected \(value, label\) from record_to_pair, got dict .*sample 'd/"):
+        build(tar(tmp_path, record_to_pair=half), tmp_path / "c", workers=1)
+    with pytest.raises(SchemaError, match="expected one of schema, record_to_example and record_to_pair"):
+        tar(tmp_path, record_to_pair=pair, record_to_example=half)
+
+
+def test_a_file_that_only_a_late_sample_has_is_optional(tmp_path: Path) -> None:
+    members = [(f"{number:04}.cls", b"1") for number in range(300)]
+    path = write_tar(tmp_path / "a.tar", [*members, ("0299.txt", b"late")])
+    built = build(tar(path), tmp_path / "data", order="source")
+    assert str(built.schema["txt"]) == "str?"
+    assert built["train"][299]["txt"] == "late"
+    assert built["train"][0]["txt"] is None
+
+
+def test_what_does_not_fit_stops_the_build_or_is_left_out(tmp_path: Path) -> None:
+    arrays = [np.zeros(3 if number != 150 else 4) for number in range(200)]
+    path = write_tar(tmp_path / "a.tar", [(f"{n:03}.npy", npy(array)) for n, array in enumerate(arrays)])
+    with pytest.raises(ExampleError, match=r"got <f8\[4\].*a.tar, sample '150'"):
+        build(tar(path), tmp_path / "data", workers=1)
+    built = build(tar(path), tmp_path / "data", on_error="skip", overwrite=True, workers=1)
+    assert len(built["train"]) == 199
+    assert len(build(tar(path, schema={"npy": "float64[?]"}), tmp_path / "any")["train"]) == 200
+
+
+def test_lists_and_names_of_splits(tmp_path: Path) -> None:
+    one = write_tar(tmp_path / "one.tar", [("a.cls", b"1")])
+    two = write_tar(tmp_path / "two.tar", [("a.cls", b"2")])
+    source = tar([one, two])
+    assert [source.key(0), source.key(1)] == ["one.tar/a", "two.tar/a"]  # type: ignore[union-attr]
+    built = build(splits(train=tar(one), eval=tar(two)), tmp_path / "data")
+    assert built["eval"][0]["cls"] == 2
+    cut = tmp_path / "cut.tar"
+    cut.write_bytes(one.read_bytes()[:700])
+    with pytest.raises(CorruptionError, match="truncated"):
+        tar(cut)
+
+
+def test_convert_takes_tars(tmp_path: Path) -> None:
+    shards(tmp_path, [5, 6], name="val-{}.tar.gz", mode="w:gz")
+    built = convert(f"{tmp_path}/val-*.tar.gz", tmp_path / "data", format="array_record")
+    assert [example["cls"] for example in built["val"]] == list(range(11))
+
+
+def test_the_command_line_knows_tars(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path,) = shards(tmp_path, [4])
+    assert recognise(tmp_path) == ("tar", "it has tar files: train-000.tar")
+    assert recognise(f"{tmp_path}/train-*.tar")[0] == "tar"
+    unnamed = path.rename(tmp_path / "unnamed")
+    assert recognise(unnamed)[0] == "tar"
+    path = unnamed.rename(path)
+    assert main(["build", str(tmp_path), str(tmp_path / "data"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["source"] == "tar"
+    assert len(load(tmp_path / "data")["train"]) == 4
+    for command, says in (("info", "4"), ("verify", "4 records"), ("index", "4 records"), ("head", "d/00000")):
+        assert main([command, str(path)]) == 0
+        assert says in capsys.readouterr().out
