@@ -13,6 +13,7 @@ import numpy as np
 
 from .._core import hash_records
 from ..errors import CorruptionError, PenstockError, SchemaError
+from ..load.dataset import Dataset
 from ..load.opening import Opened, PathLike, ShardFile, open_dataset
 from ..manifest import MANIFEST, read_keys
 from ..records.formats import Format
@@ -27,6 +28,7 @@ from .commit import STEP
 from .local import Local
 from .report import Built, Meter
 from .run import build
+from .tars import names_tars, write_tars
 from .workers import Progress
 
 CHUNK = 1 << 22  # bytes that are compared at a time, about
@@ -42,15 +44,21 @@ def convert(
     workers: int | None = None,
     engine: Local | None = None,
     overwrite: bool = False,
-) -> Built:
+) -> Dataset:
     """Write the records of a dataset, or of record files, anew: the same records in the same order, with the same keys.
 
     convert("data/photos", "data/photos_ar", format="array_record")
     convert("theirs/*.tfrecord", "data/theirs", format=ArrayRecord(group_size=64), shards=8)
+    convert("data/photos", "out-{00000..}.tar")            # tars that webdataset reads
 
     What `load` opens can be converted; schema, name and description go along. The options are those of `build`, and so
     is what happens when it is cut off. At the end all that was written is read again, and compared with the source.
     """
+    if names_tars(path):
+        progress = engine.progress if engine else None
+        return write_tars(
+            source, path, format=format, shards=shards, schema=schema, overwrite=overwrite, progress=progress
+        )
     opened = open_dataset(source, schema, None)
     said = opened.manifest or opened.prepared
     info = said.info if said else None

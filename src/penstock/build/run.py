@@ -34,6 +34,7 @@ from .plan import cut_shards
 from .report import Built, Meter
 from .resume import begin, find_standing, finish_commit, take_over, whole_files
 from .schemas import scan
+from .single import build_file, names_file
 from .spool import Spooled, spool_file, spool_name, spool_stream
 from .task import Task, run
 
@@ -60,7 +61,8 @@ def build(
     build([{"x": 1}, {"x": 2}], "data/toy")
     build(image_folder("photos/"), "data/photos", shards=8, on_error="quarantine")
 
-    path       a directory; "tfds:name" or "tfds:name:1.0.0" is the one where TFDS looks for that name
+    path       a directory; "tfds:name" or "tfds:name:1.0.0" is the one where TFDS looks for that name;
+               a file such as "train.record", for one split in one file
     format     "tfrecord" or "array_record", or TFRecord(...) or ArrayRecord(...) with options; a list for both at once
     shards     how many for each split; by size unless told
     schema     what examples hold; found out unless told, from a sample or, with "full", from every example
@@ -74,6 +76,10 @@ def build(
         raise SchemaError("expected workers or an engine, got both", hint="Local(workers=...)")
     if info is not None and not isinstance(info, Info):
         raise SchemaError(f"expected Info(...), got {type(info).__name__}", "info")
+    if names_file(path):
+        said = {"format": format, "shards": shards, "schema": schema, "order": order, "seed": seed}
+        more = {"on_error": on_error, "workers": workers, "engine": engine, "info": info, "overwrite": overwrite}
+        return build_file(build, source, Path(path), said | more)
     if isinstance(source, GeneratedSplits):
         schema = source.schema if schema is None else schema
         info = (info or Info()).over(source.info)

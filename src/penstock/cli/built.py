@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -13,14 +13,17 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ..build.local import Local
 from ..build.report import Built
 from ..build.report import Progress as State
+from ..load.dataset import Dataset
 from .dataset import dataset_json, print_dataset
 from .outcome import complain
 from .show import PATIENCE, console, size_text
 
+Made = TypeVar("Made", bound=Dataset)
+
 MOST_LEAKS = 3  # that the summary names
 
 
-def run(work: Callable[[Local], Built], options: dict[str, Any]) -> Built | None:
+def run(work: Callable[[Local], Made], options: dict[str, Any]) -> Made | None:
     """Build with the engine that the options ask for, under a bar; nothing comes of it where Ctrl-C ends it."""
     with _Bar(shown=not options["quiet"]) as bar:
         try:

@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from ..build.convert import convert as convert_dataset
+from ..build.report import Built
 from .built import built_json, run, show_built
 from .formats import asked_formats, format_options
 from .head import parse_schema
 from .outcome import INTERRUPTED, WELL
-from .show import print_json
+from .show import console, print_json
 
 
 @click.command()
@@ -25,6 +26,8 @@ from .show import print_json
 def convert(source: str, path: str, **options: Any) -> int:
     """Write the records of SOURCE anew into the directory PATH.
 
+    A PATH such as out-{00000..}.tar, or out-{split}-{00000..}.tar, is for tars that webdataset reads.
+
     SOURCE is a dataset, or record files. The records stay as they are, and so do their order, their keys and what the
     dataset says of itself; format, compression and shards are as the options say. All that was written is read again,
     and compared with SOURCE.
@@ -37,7 +40,12 @@ def convert(source: str, path: str, **options: Any) -> int:
     built = run(lambda engine: convert_dataset(source, path, engine=engine, **said), options)
     if built is None:
         return INTERRUPTED
-    if options["as_json"]:
+    if not isinstance(built, Built):
+        if options["as_json"]:
+            print_json({"path": path, "files": [file.path for file in built.files], **built.info(), "source": source})
+        elif not options["quiet"]:
+            console().print(str(built), markup=False, soft_wrap=True)
+    elif options["as_json"]:
         print_json({**built_json(path, built), "source": source})
     elif not options["quiet"]:
         show_built(path, built)
