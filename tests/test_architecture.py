@@ -39,6 +39,8 @@ OPTIONAL_PACKAGES = {
     "tensorflow": {"frameworks"},
     "tensorflow_datasets": {"sources"},
     "jax": {"frameworks"},
+    "keras": {"frameworks"},
+    "h5py": {"sources"},
 }
 # Leaves that nothing imports but a method that opens them: what they are made for may stand at their head.
 LEAVES = {"frameworks"}

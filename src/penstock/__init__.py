@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 # Bound now, so that importing them later can't hide the functions of the same names.
 from . import build as _build
 from . import load as _load
+from . import recipes as recipes
 from . import tfds as _tfds
 
 if TYPE_CHECKING:

@@ -33,6 +33,7 @@ __all__ = [
     "offsets_from_dali",
     "read_csv",
     "salvage",
+    "unpack_chunk",
 ]
 
 __version__: str
@@ -59,6 +60,7 @@ def read_csv(
 def salvage(
     path: _Path, out: Writer | None = None, progress: _Progress = None
 ) -> tuple[int, int, list[tuple[int, int, int, str]]]: ...
+def unpack_chunk(packed: bytes, length: int, item: int) -> NDArray[np.uint8]: ...
 
 @final
 class Plan:

@@ -6,6 +6,7 @@
 
 pub mod array_record;
 pub mod batches;
+pub mod chunk;
 pub mod columns;
 pub mod convert;
 pub mod crc;

@@ -1,6 +1,7 @@
 //! `penstock._core`: the only crate that knows Python. It extracts, calls the core, and converts; nothing more.
 
 mod buffers;
+mod chunk;
 mod csv;
 mod errors;
 mod feed;
@@ -54,6 +55,7 @@ fn masked_crc32c(data: &Bound<'_, PyAny>) -> PyResult<u32> {
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(masked_crc32c, module)?)?;
+    module.add_function(wrap_pyfunction!(chunk::unpack_chunk, module)?)?;
     module.add_function(wrap_pyfunction!(csv::read_csv, module)?)?;
     module.add_function(wrap_pyfunction!(peek::describe, module)?)?;
     module.add_function(wrap_pyfunction!(peek::first_records, module)?)?;

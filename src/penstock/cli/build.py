@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
 from rich.markup import escape
 
-from .. import sources
+from .. import recipes, sources
 from ..build.options import Quarantine
 from ..build.preview import Preview, preview
 from ..build.run import build as build_dataset
 from ..info import Info
+from ..recipes import RECIPES
+from ..records.formats import Format
+from ..schema import Schema
 from ..sources import dedupe, recognise
 from ..splitting import Splits, split
 from .built import built_json, run, show_built
@@ -47,7 +51,7 @@ def ratios(text: str) -> dict[str, float]:
 
 @click.command()
 @click.argument("source")
-@click.argument("path")
+@click.argument("places", nargs=-1, metavar="PATH")
 @click.option("--as", "kind", type=click.Choice(KINDS), help="What SOURCE is, where that is not clear.")
 @format_options
 @click.option(
@@ -79,41 +83,79 @@ def ratios(text: str) -> dict[str, float]:
 @click.option("--dry-run", is_flag=True, help="Show the plan; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="Only what is wrong.")
-def build(source: str, path: str, **options: Any) -> int:
+def build(source: str, places: tuple[str, ...], **options: Any) -> int:
     """Build a dataset from SOURCE into the directory PATH.
 
     What SOURCE is, is found out: a folder of images, a CSV file, TFRecord files ...
+    Or it is a recipe: tornet ROOT [PATH].
 
     The same command again goes on after whatever has cut it off, and brings a dataset up to date whose SOURCE has
     changed.
     """
-    kind, why = (options["kind"], "") if options["kind"] else recognise(source)
+    asked = _recipe(source, places, options) if source in RECIPES else _recognised(source, places, options)
     loud = not (options["quiet"] or options["as_json"])
-    if loud and why:
-        console().print(f"[dim]{escape(source)} is taken as {kind}: {escape(why)}[/dim]", soft_wrap=True)
-    examples = _split(getattr(sources, kind)(source), options)
+    if loud and asked.remark:
+        console().print(f"[dim]{escape(asked.remark)}[/dim]", soft_wrap=True)
+    examples, path = _split(asked.examples, options), asked.path
     if options["dedupe"]:
         examples = dedupe(examples, across=options["dedupe"] == "across")
-    said = {name: options[name] for name in ("shards", "order", "seed", "on_error")}
+    said = {name: options[name] for name in ("shards", "order", "seed", "on_error")} | {"schema": asked.schema}
     if options["retry_quarantine"]:
         if options["on_error"] == "skip":
             raise click.UsageError("--retry-quarantine keeps what fails again in quarantine: leave --on-error out")
         said["on_error"] = Quarantine(retry=True)
-    said["format"] = asked_formats(options)
+    said["format"] = asked.formats
     if options["dry_run"]:
-        return _show_plan(preview(examples, schema=None, **said), as_json=options["as_json"])
-    said["info"] = Info(**told) if (told := _given(options, "name", "description", "citation")) else None
+        return _show_plan(preview(examples, **said), as_json=options["as_json"])
+    told = _given(options, "name", "description", "citation")
+    said["info"] = Info(**told).over(asked.info) if told or asked.info != Info() else None
     said["overwrite"] = options["overwrite"]
     built = run(lambda engine: build_dataset(examples, path, engine=engine, **said), options)
     if built is None:
         return INTERRUPTED
     if options["as_json"]:
-        print_json({**built_json(path, built), "source": kind})
+        print_json({**built_json(str(built.path), built), "source": asked.kind})
     elif loud:
         if options["retry_quarantine"] and not built.written:
             console().print(f"nothing to try again: no example of {escape(path)} is in quarantine", soft_wrap=True)
-        show_built(path, built)
+        show_built(str(built.path), built)
     return WELL
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the arguments name: a source, where its dataset goes, and how it is stored."""
+
+    kind: str
+    remark: str
+    examples: Any
+    path: str
+    formats: list[Format]
+    schema: Schema | None = None
+    info: Info = field(default_factory=Info)
+
+
+def _recognised(source: str, places: tuple[str, ...], options: dict[str, Any]) -> Asked:
+    """A path, as whatever it is."""
+    if len(places) != 1:
+        raise click.UsageError("expected SOURCE and the PATH of a dataset")
+    kind, why = (options["kind"], "") if options["kind"] else recognise(source)
+    remark = f"{source} is taken as {kind}: {why}" if why else ""
+    return Asked(kind, remark, getattr(sources, kind)(source), places[0], asked_formats(options))
+
+
+def _recipe(name: str, places: tuple[str, ...], options: dict[str, Any]) -> Asked:
+    """A dataset that we know: the folder of its files, and where it goes unless that is where TFDS looks for it."""
+    if options["kind"] or len(places) > 2:
+        raise click.UsageError(f"expected {name} ROOT [PATH]; a folder of that name is ./{name}")
+    recipe = getattr(recipes, name)
+    root, path = places[0] if places else None, places[1] if len(places) > 1 else recipe.PATH
+    formats = recipe.sized(asked_formats(options))
+    told = (formats, recipe.SCHEMA, recipe.INFO)
+    if options["ratios"]:
+        return Asked(name, "", recipe.recordings(root), path, *told)
+    splits = recipe.source(root)
+    return Asked(name, splits.said, splits, path, *told)
 
 
 def _given(options: dict[str, Any], *names: str) -> dict[str, Any]:
