@@ -35,6 +35,8 @@ from ..sources.tfds_builder import GeneratedSplits
 from ..subset import column_of, view
 from .tornet_loader import coordinates as coordinates
 from .tornet_loader import loader as loader
+from .tornet_sample import MASK, SHAPE
+from .tornet_sample import RANGES as RANGES
 from .tornet_sample import write_sample as write_sample
 
 VERSION = "1.1.0"
@@ -43,9 +45,7 @@ CATALOG = "catalog.csv"
 KINDS = ("train", "test")
 YEARS_BY = ("end_time", "start_time")
 CATEGORIES = {"TOR": 0, "NUL": 1, "WRN": 2}
-VARIABLES = ("DBZ", "VEL", "KDP", "RHOHV", "ZDR", "WIDTH")
-MASK = "range_folded_mask"
-SHAPE = (4, 120, 240, 2)  # time, azimuth, range, sweep
+VARIABLES = tuple(RANGES)
 RECORD_BYTES = 1 << 20  # about what a record takes
 
 SCHEMA = Schema(

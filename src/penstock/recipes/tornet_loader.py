@@ -17,7 +17,7 @@ from ..load.split import Split
 FRAMEWORKS = ("numpy", "torch", "tf", "keras")
 WEIGHTS = {"wN": 1.0, "w0": 1.0, "w1": 1.0, "w2": 1.0, "wW": 0.5}
 COORDINATES = "coordinates"
-AZIMUTHS, RANGES = 120, 240
+AZIMUTHS, CELLS = 120, 240
 SCALE = 1e-5  # of ranges, which are in metres
 NEAREST = 2125.0 * SCALE
 TO_CENTRE = 250.0  # metres, from the edge of a range
@@ -140,12 +140,12 @@ class Preparation:
 def coordinates(x: Mapping[str, Array], *, include_az: bool = False, tilt_last: bool = True) -> Array:
     """Where each cell is: range, the angle if asked for, and 1 / range, float32[batch, azimuth, range, 2 or 3]."""
     lower, upper = ((x[name].astype(np.float64)) for name in ("rng_lower", "rng_upper"))
-    ranges = np.linspace((lower + TO_CENTRE) * SCALE, (upper - TO_CENTRE) * SCALE, RANGES, axis=1)
+    ranges = np.linspace((lower + TO_CENTRE) * SCALE, (upper - TO_CENTRE) * SCALE, CELLS, axis=1)
     ranges = np.maximum(ranges, NEAREST)[:, None, :]
     parts = [ranges, 1 / ranges]
     if include_az:
         first, last = (np.radians(90 - x[name].astype(np.float64)) for name in ("az_lower", "az_upper"))
         parts.insert(1, np.linspace(first, last, AZIMUTHS, axis=1)[:, :, None])
-    shape = (len(lower), AZIMUTHS, RANGES)
+    shape = (len(lower), AZIMUTHS, CELLS)
     whole = np.stack([np.broadcast_to(part.astype(np.float32), shape) for part in parts], axis=-1 if tilt_last else 1)
     return np.ascontiguousarray(whole)

@@ -19,7 +19,7 @@ CELL = 250.0  # metres
 NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."  # as NetCDF's library says it
 SHAPE = (FRAMES := 4, 120, 240, 2)  # time, azimuth, range, sweep
 MASK = "range_folded_mask"
-# The radar's variables, each with the range of its values.
+# The radar's variables, each with the range that a model may scale it by.
 RANGES = {
     "DBZ": (-20.0, 60.0),
     "VEL": (-60.0, 60.0),
@@ -28,6 +28,8 @@ RANGES = {
     "ZDR": (-1.0, 8.0),
     "WIDTH": (0.0, 9.0),
 }
+# What one unit of a storm is in each: a radar measures most of them in steps that are powers of two, or nearly so.
+UNITS = {"DBZ": 1.0, "VEL": 1.5, "KDP": 7 / 80, "RHOHV": 1 / 96, "ZDR": 1 / 8, "WIDTH": 1 / 8}
 
 _EF_NUMBERS = (-1, -1, 0, 2, -1, 1, -1, 3)  # in turns; about half of the real ones have no tornado
 
@@ -96,7 +98,7 @@ def _write_file(path: Path, row: dict[str, Any], random: np.random.Generator) ->
     }
     cube, frames, lims = ("time", "azimuth", "range", "sweep"), ("time",), ("lims",)
     variables: dict[str, tuple[tuple[str, ...], Array]] = {
-        name: (cube, np.clip(low + (high - low) / 80 * values, low, high).astype(np.float32))
+        name: (cube, np.clip(low + UNITS[name] * values, low, high).astype(np.float32))
         for (name, (low, high)), values in zip(RANGES.items(), seen, strict=False)
     }
     labels = np.zeros(FRAMES, np.uint8)
