@@ -5,6 +5,9 @@ PYTHON ?= python3
 FUZZ_SECONDS ?= 600
 PYTEST_ARGS ?=
 LOCKED := $(if $(CI),--locked)
+# With TURBO=1, JPEG is decoded by libjpeg-turbo, whose assembler takes cmake and nasm to compile: in wheels, wherever they are.
+FEATURES = $(if $(TURBO),--features turbo)
+wheel: TURBO ?= $(shell command -v cmake >/dev/null && command -v nasm)
 
 export PYTHON
 unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV PYTHONPATH PYTHONHOME
@@ -61,7 +64,7 @@ bench: ## measure against the peers; fails when a promised ratio is missed
 	@scripts/need rust test
 	@scripts/venv test
 	@scripts/venv peers
-	@scripts/install test --release $(LOCKED)
+	@scripts/install test --release $(LOCKED) $(FEATURES)
 	.venv-test/bin/python -m benchmarks $(BENCH_ARGS)
 
 fuzz: ## fuzz every target for FUZZ_SECONDS (600) each, or for FUZZ_TOTAL seconds in all
@@ -76,7 +79,7 @@ docs: ## build the documentation into site/
 wheel: ## build the wheel, for any Python from 3.10 on, into dist/
 	@scripts/need rust
 	@scripts/venv demo
-	@mkdir -p dist && wheel=$$($(PYTHON) scripts/wheel.py $(LOCKED)) && cp "$$wheel" dist/ && echo "dist/$${wheel##*/}"
+	@mkdir -p dist && wheel=$$($(PYTHON) scripts/wheel.py $(LOCKED) $(FEATURES)) && cp "$$wheel" dist/ && echo "dist/$${wheel##*/}"
 
 lock: ## choose the newest versions of what we test and build with
 	@scripts/need

@@ -185,6 +185,7 @@ def about(report: Report) -> list[str]:
         f"{report['date']}, {machine['processor']}, {cores} cores, {memory} GB, {kernel}.",
         f"Python {machine['python']}, {packages}.",
         f"Data of size {settings['size']}, {settings['threads']} threads, medians of {most}"
-        f" interleaved repetitions of at least {settings['seconds']} s{fewer}, {FEWEST} of what takes over {PATIENCE:.0f} s;"
+        f" interleaved repetitions of at least {settings['seconds']} s{fewer},"
+        f" {FEWEST} of what takes over {PATIENCE:.0f} s;"
         f" load before the run {machine['load']}.",
     ]

@@ -23,8 +23,9 @@ KEPT_DAYS = 30
 
 
 def fingerprint() -> str:
-    """A hash of the compiler and of every source file, by name and content."""
-    digest = hashlib.sha256(subprocess.run(["rustc", "-vV"], capture_output=True, check=True).stdout)
+    """A hash of the options, of the compiler and of every source file, by name and content."""
+    digest = hashlib.sha256(" ".join(sys.argv[1:]).encode())
+    digest.update(subprocess.run(["rustc", "-vV"], capture_output=True, check=True).stdout)
     for source in SOURCES:
         path = ROOT / source
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:

@@ -90,14 +90,14 @@ fn check_varints(packed: &[u8]) {
     assert_eq!(wire::each_varint(packed, |value| read.push(value)), whole);
     for room in [expected.len(), expected.len() + 1, expected.len().saturating_sub(1)] {
         let mut out = vec![0u64; room];
-        assert_eq!(wire::read_varints(packed, &mut out, Some), whole && room == expected.len());
+        assert_eq!(wire::read_varints(packed, &mut out, |value| (value, true)), whole && room == expected.len());
         if whole && room == expected.len() {
             assert_eq!((&read, &out), (&expected, &expected));
         }
     }
     let limit = expected.first().copied().unwrap_or(0);
     let mut out = vec![0u64; expected.len()];
-    let below = wire::read_varints(packed, &mut out, |value| (value <= limit).then_some(value));
+    let below = wire::read_varints(packed, &mut out, |value| (value, value <= limit));
     assert_eq!(below, whole && expected.iter().all(|&value| value <= limit));
 }
 

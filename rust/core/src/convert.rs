@@ -24,8 +24,8 @@ impl Dtype {
 
 /// From a value on the wire to an element in memory.
 pub(crate) trait Convert<T> {
-    /// From an int64 list; `None` when the element type can't hold it.
-    fn int(&self, value: i64) -> Option<T>;
+    /// From an int64 list, and whether the element type can hold it: something else comes where it can't.
+    fn int(&self, value: i64) -> (T, bool);
     /// From a float list.
     fn float(&self, value: f32) -> T;
 }
@@ -33,9 +33,9 @@ pub(crate) trait Convert<T> {
 /// A conversion given by its two functions.
 struct By<I, F>(I, F);
 
-impl<T, I: Fn(i64) -> Option<T>, F: Fn(f32) -> T> Convert<T> for By<I, F> {
+impl<T, I: Fn(i64) -> (T, bool), F: Fn(f32) -> T> Convert<T> for By<I, F> {
     #[inline(always)]
-    fn int(&self, value: i64) -> Option<T> {
+    fn int(&self, value: i64) -> (T, bool) {
         self.0(value)
     }
     #[inline(always)]
@@ -51,22 +51,24 @@ pub(crate) trait ForDtype {
 
 /// Runs `work` for the element type that `dtype` names.
 pub(crate) fn dispatch(dtype: Dtype, work: impl ForDtype) -> Result<()> {
-    fn ints<T: TryFrom<i64> + Pod>(work: impl ForDtype) -> Result<()> {
-        work.run(&By(|value| T::try_from(value).ok(), |_| T::zeroed()))
+    // What is cut is compared with what it was: no branch, which there would be with `try_from`.
+    macro_rules! ints {
+        ($kind:ty) => {
+            work.run(&By(|value| (value as $kind, value as $kind as i64 == value), |_| <$kind>::default()))
+        };
     }
     match dtype {
-        Dtype::Int64 => work.run(&By(Some, |_| 0i64)),
-        Dtype::Uint64 => work.run(&By(|value| Some(value as u64), |_| 0u64)),
-        Dtype::Bool => work.run(&By(|value| u8::try_from(value).ok().filter(|&bit| bit < 2), |_| 0u8)),
-        Dtype::Int8 => ints::<i8>(work),
-        Dtype::Int16 => ints::<i16>(work),
-        Dtype::Int32 => ints::<i32>(work),
-        Dtype::Uint8 => ints::<u8>(work),
-        Dtype::Uint16 => ints::<u16>(work),
-        Dtype::Uint32 => ints::<u32>(work),
-        Dtype::Float32 => work.run(&By(|_| None, |value: f32| value)),
-        Dtype::Float64 => work.run(&By(|_| None, f64::from)),
-        Dtype::Float16 => work.run(&By(|_| None, |value| f16::from_f32(value).to_bits())),
+        Dtype::Int64 | Dtype::Uint64 => work.run(&By(|value| (value, true), |_| 0i64)),
+        Dtype::Bool => work.run(&By(|value| (value as u8, value & !1 == 0), |_| 0u8)),
+        Dtype::Int8 => ints!(i8),
+        Dtype::Int16 => ints!(i16),
+        Dtype::Int32 => ints!(i32),
+        Dtype::Uint8 => ints!(u8),
+        Dtype::Uint16 => ints!(u16),
+        Dtype::Uint32 => ints!(u32),
+        Dtype::Float32 => work.run(&By(|_| (0.0, false), |value: f32| value)),
+        Dtype::Float64 => work.run(&By(|_| (0.0, false), f64::from)),
+        Dtype::Float16 => work.run(&By(|_| (0, false), |value| f16::from_f32(value).to_bits())),
         Dtype::Bfloat16 | Dtype::Bytes => Err(Error::usage(format!("expected numbers, got {}", dtype.name()))),
     }
 }

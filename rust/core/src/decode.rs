@@ -385,7 +385,11 @@ impl<'a, 'r> Lane<'a, 'r> {
             Cell::Parsed(number) => match &self.parsed[number] {
                 Feature::Ints(values) if self.spec.list() == List::Ints && values.len() == slots.len() => {
                     for (slot, &value) in slots.iter_mut().zip(values) {
-                        *slot = convert.int(value).ok_or_else(|| self.out_of_range(value))?;
+                        let (element, fits) = convert.int(value);
+                        if !fits {
+                            return Err(self.out_of_range(value));
+                        }
+                        *slot = element;
                     }
                 }
                 Feature::Floats(values) if self.spec.list() == List::Floats && values.len() == slots.len() => {

@@ -10,6 +10,8 @@ mod options;
 mod png;
 mod random;
 mod resize;
+#[cfg(feature = "turbo")]
+mod turbo;
 mod webp;
 
 use fast_image_resize::Resizer;
@@ -23,6 +25,9 @@ pub use header::Header;
 pub use options::{Area, Crop, Options, MAX_SIDE};
 
 use options::Drawn;
+
+/// What decodes the pixels of JPEG files.
+pub const JPEG_DECODER: &str = jpeg::DECODER;
 
 /// Decoded pixels: rows from the top, pixels from the left, channels side by side.
 #[derive(Clone, Debug, PartialEq, Eq)]

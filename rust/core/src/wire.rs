@@ -153,15 +153,16 @@ pub fn each_varint(packed: &[u8], mut put: impl FnMut(u64)) -> bool {
     true
 }
 
-/// Fills `out` with the varints of `packed`, each through `convert`; `false` unless they are just as many, all whole and
-/// all convertible.
+/// Fills `out` with the varints of `packed`, each through `convert`, which also says whether it fits; `false`
+/// unless they are just as many, all whole and all fit.
 ///
 /// The list is read from both ends at once, two varints at each: where a varint ends is known only once it is read, so one
 /// end alone would leave the processor waiting. Eight bytes hold two varints, whose ends are found and whose gaps are
 /// closed without a branch that depends on their lengths; longer ones are read one by one.
 #[inline]
-pub fn read_varints<T>(packed: &[u8], out: &mut [T], convert: impl Fn(u64) -> Option<T>) -> bool {
+pub fn read_varints<T>(packed: &[u8], out: &mut [T], convert: impl Fn(u64) -> (T, bool)) -> bool {
     let (mut rest, mut slots) = (packed, out);
+    let mut all_fit = true;
     while let (Some(front), Some(back)) = (rest.first_chunk(), rest.last_chunk()) {
         if slots.len() < 4 || rest.len() < 16 {
             break;
@@ -169,19 +170,23 @@ pub fn read_varints<T>(packed: &[u8], out: &mut [T], convert: impl Fn(u64) -> Op
         let (Some((first, second, head)), Some((third, fourth, tail))) = (first_two(front), last_two(back)) else {
             break;
         };
-        let (Some(first), Some(second)) = (convert(first), convert(second)) else { return false };
-        let (Some(third), Some(fourth)) = (convert(third), convert(fourth)) else { return false };
         let [a, b, middle @ .., c, d] = slots else { return false };
-        (*a, *b, *c, *d) = (first, second, third, fourth);
+        for (slot, value) in [(a, first), (b, second), (c, third), (d, fourth)] {
+            let fits;
+            (*slot, fits) = convert(value);
+            all_fit &= fits;
+        }
         (rest, slots) = (&rest[head..rest.len() - tail], middle);
     }
     let mut position = 0;
     for slot in slots {
         let Some((value, next)) = varint_at(rest, position) else { return false };
-        let Some(value) = convert(value) else { return false };
-        (*slot, position) = (value, next);
+        let fits;
+        (*slot, fits) = convert(value);
+        all_fit &= fits;
+        position = next;
     }
-    position == rest.len()
+    all_fit && position == rest.len()
 }
 
 /// The two varints that eight bytes begin with and how many bytes they take, if both end within them.
@@ -275,6 +280,10 @@ mod tests {
         samples
     }
 
+    fn as_it_is(value: u64) -> (u64, bool) {
+        (value, true)
+    }
+
     #[test]
     fn varints_agree_with_the_plain_writer() {
         for value in samples() {
@@ -302,11 +311,11 @@ mod tests {
                 assert!(each_varint(&packed, |value| read.push(value)));
                 assert_eq!(read, list);
                 let mut filled = vec![0; list.len()];
-                assert!(read_varints(&packed, &mut filled, Some));
+                assert!(read_varints(&packed, &mut filled, as_it_is));
                 assert_eq!(filled, list);
-                assert!(!read_varints(&packed, &mut vec![0; list.len() + 1], Some));
-                assert!(list.is_empty() || !read_varints(&packed, &mut vec![0; list.len() - 1], Some));
-                assert!(list.is_empty() || !read_varints(&packed, &mut filled, |_| None));
+                assert!(!read_varints(&packed, &mut vec![0; list.len() + 1], as_it_is));
+                assert!(list.is_empty() || !read_varints(&packed, &mut vec![0; list.len() - 1], as_it_is));
+                assert!(list.is_empty() || !read_varints(&packed, &mut filled, |_| (0, false)));
                 assert_eq!(count_varints(&packed), list.len());
             }
         }
@@ -321,8 +330,8 @@ mod tests {
             assert!(!each_varint(&eleven, |_| ()), "eleven bytes after {prefix}");
             let mut cut = vec![1u8; prefix];
             cut.push(0x80);
-            assert!(!read_varints(&eleven, &mut vec![0; prefix + 1], Some), "eleven bytes after {prefix}");
-            assert!(!read_varints(&cut, &mut vec![0; prefix + 1], Some), "cut after {prefix}");
+            assert!(!read_varints(&eleven, &mut vec![0; prefix + 1], as_it_is), "eleven bytes after {prefix}");
+            assert!(!read_varints(&cut, &mut vec![0; prefix + 1], as_it_is), "cut after {prefix}");
             assert!(!each_varint(&cut, |_| ()), "cut after {prefix}");
         }
         assert_eq!(varint(&[0xff; 11], &mut 0), None);

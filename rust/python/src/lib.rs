@@ -53,6 +53,7 @@ fn masked_crc32c(data: &Bound<'_, PyAny>) -> PyResult<u32> {
 
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("JPEG_DECODER", penstock_core::image::JPEG_DECODER)?;
     module.add_function(wrap_pyfunction!(crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(masked_crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::unpack_chunk, module)?)?;

@@ -1,4 +1,7 @@
 //! JPEG: baseline and progressive, grey, RGB, CMYK.
+//!
+//! zune-jpeg says what is a JPEG file and what is wrong with one. Where libjpeg-turbo is compiled in, it decodes the
+//! pixels of all others.
 
 use zune_core::bytestream::ZCursor;
 use zune_core::colorspace::ColorSpace;
@@ -27,6 +30,9 @@ fn has_end(bytes: &[u8]) -> bool {
     last == Some(&[0xff, 0xd9])
 }
 
+/// What decodes the pixels.
+pub(super) const DECODER: &str = if cfg!(feature = "turbo") { "libjpeg-turbo" } else { "zune-jpeg" };
+
 /// Decodes into `out`: grey where that is stored or wanted, RGB otherwise.
 pub(super) fn read(bytes: &[u8], wanted: Option<usize>, out: &mut Vec<u8>) -> Result<Shape> {
     // Strict: what is damaged is told, not painted grey.
@@ -49,6 +55,10 @@ pub(super) fn read(bytes: &[u8], wanted: Option<usize>, out: &mut Vec<u8>) -> Re
     }
     let channels = if grey { 1 } else { 3 };
     out.resize(pixels * channels, 0);
+    #[cfg(feature = "turbo")]
+    if super::turbo::decode(bytes, [height, width, channels], out) {
+        return Ok([height, width, channels]);
+    }
     decoder.decode_into(out).map_err(|error| broken(&error))?;
     Ok([height, width, channels])
 }
