@@ -35,18 +35,11 @@ def _make_csv(data: Data, path: Path) -> None:
 
 
 def radar(number: int) -> Array:
-    """W5: seven variables that look like a radar's. Smooth storms, grainy, in steps of a half, and nothing around."""
-    random = np.random.default_rng([SEED, 7, number])
-    shape = (len(RADAR), *RADAR_SHAPE)
-    coarse = random.normal(0, 20, (len(RADAR), 4, 9, 17, 2)).astype(np.float32)
-    smooth = coarse
-    for axis, length in ((2, 120), (3, 240)):
-        at = np.linspace(0, smooth.shape[axis] - 1.001, length, dtype=np.float32)
-        low = at.astype(np.int64)
-        part = (at - low).reshape([length if i == axis else 1 for i in range(5)])
-        smooth = smooth.take(low, axis) * (1 - part) + smooth.take(low + 1, axis) * part
-    grain = random.integers(-2, 3, shape, dtype=np.int8)
-    return np.where(smooth > 0, np.round(2 * smooth + grain) / 2, NOTHING_SEEN).astype(np.float32)
+    """W5: seven variables that look like a radar's. Storms, and a number where nothing is seen."""
+    from penstock.recipes.tornet_sample import storms
+
+    seen = storms(np.random.default_rng([SEED, 7, number]), len(RADAR))
+    return np.where(np.isnan(seen), NOTHING_SEEN, seen)
 
 
 def _make_radar(data: Data, path: Path) -> None:
@@ -55,8 +48,15 @@ def _make_radar(data: Data, path: Path) -> None:
         np.save(path / f"{number:04d}.npy", radar(number))
 
 
+def _make_tornet(data: Data, path: Path) -> None:
+    from penstock.recipes import tornet
+
+    tornet.write_sample(path, files=data.size.w5 // 2, years=[2013], seed=SEED)
+
+
 CSV = Artifact("rows.csv", _make_csv)
 RADAR_FILES = Artifact("w5", _make_radar)
+TORNET_FILES = Artifact("tornet", _make_tornet)
 
 
 def image_folder(data: Data) -> Path:
@@ -124,6 +124,17 @@ def _load_radar(path: Path) -> Iterator[Example]:
     yield dict(zip(RADAR, np.load(path), strict=True))
 
 
+def _tornet_items(data: Data) -> list[Path]:
+    return sorted(data.path(TORNET_FILES).glob("*/*/*.nc"))
+
+
+def _load_tornet(path: Path) -> Iterator[Example]:
+    """With our own reader for everyone: it is faster than the libraries of NetCDF."""
+    from penstock.recipes import tornet
+
+    yield tornet.read_file(str(path))
+
+
 @dataclass(frozen=True)
 class Source:
     """Items, which are small, and what each of them becomes: one example or many, loaded wherever it is wanted."""
@@ -157,6 +168,7 @@ SOURCES = {
     "csv": Source((CSV,), _csv_items, _load_csv),
     "w1": Source((GENERATED["w1"],), _w1_items, _load_w1),
     "w5": Source((RADAR_FILES,), _radar_items, _load_radar),
+    "tornet": Source((TORNET_FILES,), _tornet_items, _load_tornet),
 }
 
 

@@ -115,7 +115,14 @@ def test_check_takes_batches_of_the_same_values_and_no_others() -> None:
 @needs("pandas")
 def test_every_source_gives_all_of_its_examples_in_any_split(tmp_path: Path) -> None:
     kept = Data(TINY, tmp_path)
-    expected = {"images": TINY.w3, "thumbnails": TINY.w3, "csv": TINY.w1, "w1": TINY.w1, "w5": TINY.w5}
+    expected = {
+        "images": TINY.w3,
+        "thumbnails": TINY.w3,
+        "csv": TINY.w1,
+        "w1": TINY.w1,
+        "w5": TINY.w5,
+        "tornet": TINY.w5,
+    }
     for name, source in sources.SOURCES.items():
         for artifact in source.needs:
             kept.make(artifact)

@@ -27,6 +27,14 @@ def _make_w1(data: Data, path: Path) -> None:
 W1 = Artifact("w1-part.arrayrecord", _make_w1, (GENERATED["w1"],))
 
 
+def read_ahead(setting: Setting, batches: Any) -> Any:
+    """Batches, some of them made ahead by two threads."""
+    import grain
+
+    options = grain.ReadOptions(num_threads=setting.threads, prefetch_buffer_size=2 * setting.threads)
+    return batches.to_iter_dataset(options)
+
+
 def load(*, shuffle: bool = False) -> Callable[[Setting], Job]:
     """An epoch of a part of W1: random access, views, a batch; two threads make batches ahead, which is the fastest."""
 
@@ -38,8 +46,7 @@ def load(*, shuffle: bool = False) -> Callable[[Setting], Job]:
         def epoch() -> Any:
             examples = grain.MapDataset.source(source)
             examples = examples.shuffle(seed=7) if shuffle else examples
-            options = grain.ReadOptions(num_threads=setting.threads, prefetch_buffer_size=2 * setting.threads)
-            return examples.map(row_of).batch(BATCH["w1"]).to_iter_dataset(options)
+            return read_ahead(setting, examples.map(row_of).batch(BATCH["w1"]))
 
         return epoch_job(setting, "w1", epoch, share=SLOW)
 

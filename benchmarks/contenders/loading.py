@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.data import Data
 from benchmarks.rows import Job, Setting
-from benchmarks.sources import SOURCES, Example, fingerprint
+from benchmarks.sources import RADAR, SOURCES, Example, fingerprint
 
 PIXELS = (224, 224)  # of W4
 CLOSE = 12.0  # how far the pixels of two decoders may be apart, on average
@@ -32,7 +32,7 @@ def epoch_job(
     share: float = 1,
 ) -> Job:
     """A job that goes through all batches. To prove them, `columns` makes columns of a batch that can be indexed."""
-    key = "tokens" if workload == "w2" else "label"
+    key = {"w2": "tokens", "w5": RADAR[0]}.get(workload, "label")
     total = sum(1 for _ in _expected(setting.data, workload, share))
 
     def run() -> int:
@@ -58,7 +58,7 @@ def _expected(data: Data, workload: str, share: float) -> Iterator[Example]:
     if workload == "w2":
         columns = data.columns("w2")
         return ({"tokens": columns["values"][a:b]} for a, b in itertools.pairwise(columns["row_splits"]))
-    source = SOURCES["w1" if workload == "w1" else "images"]
+    source = SOURCES.get(workload, SOURCES["images"])
     return source.examples(source.part(data, share))
 
 

@@ -47,8 +47,14 @@ def _build(setting: Setting, workload: str, path: Path, engine: penstock.Local) 
     files = Files(workload, items)
     if workload == "thumbnails":  # so small that they would make one shard, and work for one process
         return penstock.build(files, path, shards=8, engine=engine)
-    schema = dict.fromkeys(RADAR, penstock.Field(dtype="float32", shape=RADAR_SHAPE, encoding="zlib"))
-    return penstock.build(files, path, schema=schema, engine=engine)
+    return penstock.build(files, path, schema=radar_schema(), engine=engine)
+
+
+def radar_schema() -> dict[str, penstock.Field]:
+    """The fields of W5."""
+    import penstock
+
+    return dict.fromkeys(RADAR, penstock.Field(dtype="float32", shape=RADAR_SHAPE, encoding="zlib"))
 
 
 def _read(path: Path) -> tuple[int, Iterable[Example]]:

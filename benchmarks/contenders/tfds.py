@@ -33,6 +33,15 @@ def _features(workload: str) -> Any:
     if workload == "w5":
         tensor = features.Tensor(shape=RADAR_SHAPE, dtype=np.float32, encoding="zlib")
         return features.FeaturesDict(dict.fromkeys(RADAR, tensor))
+    if workload == "tornet":
+        from penstock.recipes import tornet
+
+        return features.FeaturesDict(
+            {
+                field.name: features.Tensor(shape=field.shape, dtype=np.dtype(field.dtype), encoding=field.encoding)
+                for field in tornet.SCHEMA.leaves()
+            }
+        )
     return features.FeaturesDict(
         {
             "cat": features.Tensor(shape=(26,), dtype=np.int64),
@@ -61,20 +70,23 @@ def _read(workload: str, path: Path) -> tuple[int, Iterable[Example]]:
     import tensorflow_datasets as tfds
 
     builder = tfds.builder_from_directory(str(path / workload / "1.0.0"))
+    if builder.info.file_format is tfds.core.FileFormat.ARRAY_RECORD:
+        source: Any = builder.as_data_source("train")
+        return len(source), (source[index] for index in range(min(READ_BACK, len(source))))
     skip = {"image": tfds.decode.SkipDecoding()} if workload == "images" else None
     dataset = builder.as_dataset(split="train", decoders=skip)
     some = itertools.islice(tfds.as_numpy(dataset), READ_BACK)
     return sum(1 for _ in dataset), some
 
 
-def build(workload: str, *, share: float = 1) -> Callable[[Setting], Job]:
-    """A source into TFDS's TFRecord files, in one process: it knows no other way on one machine."""
+def build(workload: str, *, share: float = 1, file_format: str = "tfrecord") -> Callable[[Setting], Job]:
+    """A source into TFDS's files, in one process: it knows no other way on one machine."""
 
     def job(setting: Setting) -> Job:
         import tensorflow_datasets  # noqa: F401 - not part of what is timed
 
         def write(items: list[Any], path: Path) -> None:
-            _store(workload, SOURCES[workload].examples(items), path, "tfrecord")
+            _store(workload, SOURCES[workload].examples(items), path, file_format)
 
         return build_job(setting, workload, write, lambda path: _read(workload, path), share)
 
