@@ -82,19 +82,24 @@ def _columns(samples: list[Example]) -> Example:
     return {name: column if isinstance(column[0], bytes) else np.stack(column) for name, column in columns.items()}
 
 
+def batches(files: list[str], workload: str, **options: Any) -> Any:
+    """The samples of tar files in their order, decoded, then batched."""
+    import webdataset
+
+    dataset: Any = webdataset.WebDataset(files, shardshuffle=False, **options)
+    if workload == "w1":
+        dataset = dataset.decode().map(lambda sample: sample["pyd"])
+    else:
+        dataset = dataset.map(lambda sample: _example("images", sample))
+    return dataset.batched(BATCH[workload], collation_fn=_columns)
+
+
 def load(workload: str) -> Callable[[Setting], Job]:
     """An epoch of a part of W1, or of W3: tar files read in order, samples decoded, then batched."""
 
     def build(setting: Setting) -> Job:
-        import webdataset
-
         files = sorted(str(file) for file in setting.data.path(W1 if workload == "w1" else W3).glob("*.tar"))
-        dataset: Any = webdataset.WebDataset(files, shardshuffle=False)
-        if workload == "w1":
-            dataset = dataset.decode().map(lambda sample: sample["pyd"])
-        else:
-            dataset = dataset.map(lambda sample: _example("images", sample))
-        dataset = dataset.batched(BATCH[workload], collation_fn=_columns)
+        dataset = batches(files, workload)
         return epoch_job(setting, workload, lambda: dataset, share=SLOW if workload == "w1" else 1)
 
     return build
