@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.built import contents
 
 import penstock as ps
 from penstock.build.pieces import FEWEST, cut
+from penstock.build.spool import Spooled
 from penstock.build.task import Task
 
 
@@ -72,3 +74,13 @@ def test_what_a_shard_was_made_from_does_not_tell_of_pieces(tmp_path: Path) -> N
     ps.build(Good(tmp_path), tmp_path / "toy", workers=2)
     again = ps.build(Good(tmp_path), tmp_path / "toy", workers=1)
     assert (again.written, again.kept) == (0, 1)
+
+
+def test_threads_share_a_spool_that_each_of_them_lets_go_of(tmp_path: Path) -> None:
+    path = tmp_path / "spool"
+    with ps.TFRecordWriter(path, index=True) as writer:
+        writer.write_examples(ps.Codec({"x": "int64"}), [{"x": number} for number in range(50)])
+    spooled = Spooled([(path, ps.Schema({"x": "int64"}))], most_held=0)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda row: spooled.records(np.array([row]))[0], list(range(50)) * 20))
+    assert found == list(ps.TFRecordReader(path)) * 20

@@ -179,10 +179,12 @@ class Spooled:
     @property
     def readers(self) -> list[TFRecordReader]:
         """Opened when needed, in each process by itself."""
-        if self._readers is None:
-            self._readers = [TFRecordReader(path) for path, _ in self.files]
-            self._starts = np.cumsum([0, *map(len, self._readers)])
-        return self._readers
+        readers = self._readers  # which another thread may let go of meanwhile
+        if readers is None:
+            readers = [TFRecordReader(path) for path, _ in self.files]
+            self._starts = np.cumsum([0, *map(len, readers)])
+            self._readers = readers
+        return readers
 
     @property
     def nbytes(self) -> int:
