@@ -210,6 +210,8 @@ def test_the_command_builds_where_tfds_looks(files: Path, tmp_path: Path, datase
     assert list(built) == ["train-2013", "train-2014", "test-2013"]
     assert len(built["train-2013"]) == 2
     same(built["train-2014"][1], dataset["train-2014"][1])
+    (shard,) = (tmp_path / "data").rglob("tornet-train-2013.array_record-00000-of-00001")
+    assert "uncompressed" in ps.ArrayRecordReader(shard).writer_options  # what is large in it is compressed already
     told = json.loads(CliRunner().invoke(cli, [*asked, str(tmp_path / "x"), "--json"], env=environment).output)
     assert told["source"] == "tornet"
     assert CliRunner().invoke(cli, [*asked, "a", "b"]).exit_code == 2

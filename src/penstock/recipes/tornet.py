@@ -27,6 +27,7 @@ from ..columns import Array
 from ..errors import CorruptionError, NotFoundError, SchemaError, name_known
 from ..field import Field
 from ..info import Info
+from ..records.array_record import ArrayRecord
 from ..records.formats import Format
 from ..schema import Schema
 from ..sources.files import stamp_of, within
@@ -304,10 +305,15 @@ def build(
 
 
 def sized(format: str | Format | Sequence[str | Format]) -> list[Format]:
-    """Formats with a number of examples for each shard: that spares a look at how large records are."""
+    """Formats with a number of examples for each shard: that spares a look at how large records are.
+
+    A format that is a name compresses nothing: what is large in the records is compressed already.
+    """
+    named = [format] if isinstance(format, (str, Format)) else format
+    plain = [ArrayRecord(compression=None) if each == ArrayRecord.name else each for each in named]
     return [
         each if each.shard_examples else replace(each, shard_examples=max(1, each.shard_bytes // RECORD_BYTES))
-        for each in checked_formats(format)
+        for each in checked_formats(plain)
     ]
 
 
