@@ -205,7 +205,7 @@ fn beginning(file: &Plain, compression: Compression, length: u64) -> Result<Vec<
 pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pulse: Pulse<'_>) -> Result<Report> {
     let compression = compression(file)?;
     let mut report = Report::default();
-    let damage = match scan(file, compression, usize::MAX, pulse) {
+    let mut damage = match scan(file, compression, usize::MAX, pulse) {
         Ok(_) => None,
         Err(error) if error.kind() == Kind::Corrupt => Some(error),
         Err(error) => return Err(error),
@@ -225,7 +225,15 @@ pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pul
         let begin = shard.offsets()[record];
         pulse(begin)?;
         made.clear();
-        let bytes = shard.frames(record..record + 1, &mut raw)?;
+        let bytes = match shard.frames(record..record + 1, &mut raw) {
+            Ok(bytes) => bytes,
+            // Samples of a compressed archive are read by what holds for all of it: its checksum is wrong, say.
+            Err(error) if error.kind() == Kind::Corrupt => {
+                damage = Some(error.at_offset(begin));
+                break;
+            }
+            Err(error) => return Err(error),
+        };
         match made.push(Slice { begin, bytes }, None) {
             Ok(number) => {
                 keep(begin, made.get(number))?;

@@ -253,3 +253,21 @@ fn salvage_gives_what_comes_before_the_damage() {
         assert_eq!((report.records, kept, report.gaps.len()), (whole, whole, usize::from(damage.is_some())));
     }
 }
+
+#[test]
+fn salvage_reports_a_wrong_checksum_beside_other_damage() {
+    use std::io::Write;
+    let mut bytes = archive(&[file("a.txt", b"A"), file("b.txt", b"B"), file("c.txt", b"C")]);
+    bytes[2048 + 10] ^= 0x40;
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&bytes).unwrap();
+    let mut gzip = gzip.finish().unwrap();
+    let sum = gzip.len() - 8;
+    gzip[sum] ^= 1;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar.gz");
+    std::fs::write(&path, &gzip).unwrap();
+    let report = salvage(&Plain::open(&path).unwrap(), &mut |_, _| Ok(()), &mut |_| Ok(())).unwrap();
+    assert_eq!((report.records, report.gaps.len()), (0, 1));
+    assert!(report.gaps[0].reason.contains("checksum"), "{}", report.gaps[0].reason);
+}
