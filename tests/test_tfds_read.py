@@ -261,7 +261,7 @@ def test_formats_that_nobody_here_reads_are_named(small: Path) -> None:
     change(small / "dataset_info.json", lambda data: data.update(fileFormat="riegeli"))
     with pytest.raises(ps.SchemaError, match="expected shards in the format tfrecord or array_record, got riegeli"):
         ps.load(small)
-    with pytest.raises(ps.SchemaError, match='expected format "tfrecord" or "array_record", or None'):
+    with pytest.raises(ps.SchemaError, match='expected one of the formats "tfrecord", "array_record", "tar", or None'):
         ps.load(small, format="riegeli")
 
 

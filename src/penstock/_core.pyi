@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 __all__ = [
+    "JPEG_DECODER",
     "Feed",
     "ImageFiles",
     "Images",

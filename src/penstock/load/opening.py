@@ -63,8 +63,8 @@ def open_dataset(
     raw  the files of a tar stay bytes
     """
     if format not in (None, *READABLE):
-        expected = " or ".join(f'"{known}"' for known in READABLE)
-        raise SchemaError(f"expected format {expected}, or None to find it out, got {format!r}", "load")
+        expected = ", ".join(f'"{known}"' for known in READABLE)
+        raise SchemaError(f"expected one of the formats {expected}, or None to find it out, got {format!r}", "load")
     if is_tfds_name(path):
         path = find_dataset(str(path), data_dir)
     elif data_dir is not None:
