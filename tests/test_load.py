@@ -141,7 +141,7 @@ def test_what_is_not_there_is_named(folder: Path) -> None:
         ps.load(folder / "nothing")
     with pytest.raises(ps.SchemaError, match='expected on_error "raise" or "skip"'):
         ps.load(folder, on_error="quarantine")
-    with pytest.raises(ps.SchemaError, match='expected format "tfrecord"'):
+    with pytest.raises(ps.SchemaError, match='expected one of the formats "tfrecord"'):
         ps.load(folder, format="parquet")
     with pytest.raises(TypeError):
         ps.load(folder, batch=3)  # type: ignore[call-arg]
