@@ -13,7 +13,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-all lint format bench fuzz docs wheel lock clean
+.PHONY: help demo dev test test-all services lint format bench fuzz docs wheel lock clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,7 @@ test: ## run the quick tests, Rust and Python, against the real peers
 	@scripts/venv test
 	@scripts/install test --release $(LOCKED)
 	$(PYTHON) scripts/shared.py cargo test --quiet $(LOCKED) -p penstock-core
+	@$(PYTHON) -m services build
 	.venv-test/bin/python -m pytest -m "not slow" $(PYTEST_ARGS)
 
 test-all: ## run all the tests, the slow ones too
@@ -37,7 +38,12 @@ test-all: ## run all the tests, the slow ones too
 	@scripts/venv test
 	@scripts/install test --release $(LOCKED)
 	$(PYTHON) scripts/shared.py cargo test --quiet $(LOCKED) -p penstock-core
+	@$(PYTHON) -m services build
 	.venv-test/bin/python -m pytest $(PYTEST_ARGS)
+
+services: ## start a real S3, AIStore and nginx on loopback, until Ctrl-C (compiles them the first time)
+	@scripts/need
+	@$(PYTHON) -m services
 
 dev: ## compile the Rust quickly, unoptimized, into .venv-test: then run pytest there
 	@scripts/need rust test

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from services import S3, AIStore, FaultProxy, Nginx, UnavailableError, required
+from services.server import Server
 
 # A shell that runs the tests in the background has them ignore Ctrl-C, and the processes that they start too: tests of
 # Ctrl-C need it.
@@ -29,3 +37,100 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 def root() -> Path:
     """The repository's root."""
     return Path(__file__).resolve().parent.parent
+
+
+# Real servers. Each is started by the first test that asks for it and ends with the session; see services/.
+
+
+class Servers:
+    """The servers of a session, by what they are."""
+
+    def __init__(self) -> None:
+        self.running: dict[type[Server], Server | UnavailableError] = {}
+
+    def start(self, kind: type[Server]) -> None:
+        """Start one, without waiting for it."""
+        if kind not in self.running:
+            try:
+                self.running[kind] = kind().start()
+            except UnavailableError as reason:
+                self.running[kind] = reason
+
+    def get(self, kind: type[Server]) -> Any:
+        """One that answers. Where it can't be had its tests are skipped, or fail if they must not be."""
+        self.start(kind)
+        server = self.running[kind]
+        if isinstance(server, UnavailableError):
+            if required():
+                pytest.fail(str(server), pytrace=False)
+            pytest.skip(str(server))
+        return server.wait()
+
+    def stop(self) -> None:
+        """End them all."""
+        for server in self.running.values():
+            if isinstance(server, Server):
+                server.stop()
+
+
+SERVERS = pytest.StashKey[Servers]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A session begins with no servers."""
+    config.stash[SERVERS] = Servers()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """An AIStore takes its time: it starts while other tests run."""
+    if not session.config.option.collectonly and any("ais_server" in item.fixturenames for item in session.items):
+        session.config.stash[SERVERS].start(AIStore)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """No server outlives the session."""
+    config.stash[SERVERS].stop()
+
+
+@pytest.fixture(scope="session")
+def s3_server(pytestconfig: pytest.Config) -> S3:
+    """A real S3, versitygw."""
+    return pytestconfig.stash[SERVERS].get(S3)
+
+
+@pytest.fixture(scope="session")
+def ais_server(pytestconfig: pytest.Config) -> AIStore:
+    """A real AIStore: one proxy and two targets."""
+    return pytestconfig.stash[SERVERS].get(AIStore)
+
+
+@pytest.fixture(scope="session")
+def http_server(pytestconfig: pytest.Config) -> Nginx:
+    """A real nginx, with a folder whose files it serves."""
+    return pytestconfig.stash[SERVERS].get(Nginx)
+
+
+@pytest.fixture
+def s3(s3_server: S3, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a new bucket, with the environment that finds it."""
+    return _told(s3_server, monkeypatch).new_bucket()
+
+
+@pytest.fixture
+def ais(ais_server: AIStore, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a new bucket, with the environment that finds it."""
+    return _told(ais_server, monkeypatch).new_bucket()
+
+
+def _told(server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    return server
+
+
+@pytest.fixture
+def s3_faults(s3: str, s3_server: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
+    """A proxy between the clients and the S3, which spoils what it is told to."""
+    with FaultProxy(s3_server.port) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+        yield proxy
