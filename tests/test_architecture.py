@@ -26,7 +26,7 @@ LAYERS: list[set[str]] = [
     {"splitting", "sources", "provenance"},
     {"build", "load"},
     {"frameworks", "compat", "recipes"},
-    {"cli"},
+    {"cli", "__main__"},
 ]
 MAY_IMPORT_CORE = {"image", "records", "sources", "build", "load"}
 BASE_PACKAGES = {"numpy"}
@@ -36,7 +36,7 @@ OPTIONAL_PACKAGES = {
     "ml_dtypes": {"columns", "field", "records"},
     "pyarrow": {"sources"},
     "torch": {"frameworks"},
-    "tensorflow": {"frameworks"},
+    "tensorflow": {"frameworks"},  # doors take it from there
     "tensorflow_datasets": {"sources"},
     "jax": {"frameworks"},
     "keras": {"frameworks"},

@@ -400,6 +400,21 @@ def test_interrupts_end_at_once_and_leave_no_half_file(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["large.tfrecord"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_an_interrupt_while_it_is_imported_says_nothing() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "penstock", "info", "nothing.tfrecord"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:  # each module, when it has been imported
+            if "click" in line:  # the first that is only needed by commands
+                process.send_signal(signal.SIGINT)
+                break
+        said = process.stderr.read()
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert "nothing.tfrecord" not in said
+
+
 # Patterns
 
 

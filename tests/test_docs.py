@@ -89,6 +89,16 @@ def test_every_command_and_option_is_documented(name: str) -> None:
         assert option in known, f"docs/cli.md: {name} has no {option}"
 
 
+def test_the_reference_is_what_the_commands_say() -> None:
+    script = ROOT / "scripts" / "cli_reference.py"
+    code = (
+        f"import runpy; print(runpy.run_path({str(script)!r})['reference'](), end='')"  # click keeps what it has shown
+    )
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    said = (ROOT / "docs" / "cli-reference.md").read_text(encoding="utf-8")
+    assert said == made.stdout, "write it anew: python scripts/cli_reference.py"
+
+
 def test_every_public_name_is_in_the_reference() -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     for name in ps.__all__:
@@ -141,13 +151,18 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
 
 
-def test_completion_works() -> None:
-    code = "import sys; from penstock.cli import main; sys.exit(main())"
-    said = {"_PENSTOCK_COMPLETE": "bash_complete", "COMP_WORDS": "penstock ver", "COMP_CWORD": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | said, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.stdout == "plain,verify\n", done.stderr
+@pytest.mark.parametrize(
+    ("shell", "current", "said"),
+    [("bash", "1", "plain,verify"), ("zsh", "1", "plain\nverify"), ("fish", "ver", "plain,verify\t")],
+)
+def test_completion_works(shell: str, current: str, said: str) -> None:
+    words = {"_PENSTOCK_COMPLETE": f"{shell}_complete", "COMP_WORDS": "penstock ver", "COMP_CWORD": current}
+    command = [sys.executable, "-m", "penstock"]
+    done = subprocess.run(command, env=os.environ | words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout.startswith(said), done.stderr
+    source = os.environ | {"_PENSTOCK_COMPLETE": f"{shell}_source"}
+    script = subprocess.run(command, env=source, capture_output=True, text=True, check=False, timeout=60)
+    assert "_PENSTOCK_COMPLETE" in script.stdout, script.stderr
 
 
 def test_the_demo_runs(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from rich.markup import escape
 
 from ..load.dataset import load
 from ..load.loader import Loader
+from .formats import Number
 from .outcome import WELL
 from .show import console, print_json
 
@@ -14,11 +15,11 @@ from .show import console, print_json
 @click.command()
 @click.argument("path")
 @click.option("--split", default=None, help='Which examples, such as "train[:10%]". Default: the first split.')
-@click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Examples in a batch.")
+@click.option("--batch", type=Number(1), default=256, show_default=True, help="Examples in a batch.")
 @click.option("--shuffle", is_flag=True, help="In a random order.")
 @click.option("--fields", default=None, metavar="A,B", help="Only these fields.")
 @click.option("--no-decode", "as_bytes", is_flag=True, help="Leave images as bytes.")
-@click.option("--threads", type=click.IntRange(min=1), default=None, help="Threads. Default: one for each core.")
+@click.option("--threads", type=Number(1), default=None, help="Threads. Default: one for each core.")
 @click.option("--seconds", type=float, default=10.0, show_default=True, help="At most so long.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def bench(

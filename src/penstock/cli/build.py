@@ -20,7 +20,7 @@ from ..sources import dedupe, recognise
 from ..splitting import Splits, split
 from .built import built_json, run, show_built
 from .dataset import schema_table, split_table
-from .formats import asked_formats, format_options
+from .formats import Number, asked_formats, format_options
 from .outcome import INTERRUPTED, WELL
 from .show import console, print_json
 
@@ -52,12 +52,18 @@ def ratios(text: str) -> dict[str, float]:
 @click.command()
 @click.argument("source")
 @click.argument("places", nargs=-1, metavar="PATH")
-@click.option("--as", "kind", type=click.Choice(KINDS), help="What SOURCE is, where that is not clear.")
+@click.option(
+    "--as",
+    "kind",
+    type=click.Choice(KINDS),
+    metavar="KIND",
+    help=f"What SOURCE is, where that is not clear: {', '.join(KINDS)}.",
+)
 @format_options
 @click.option(
     "--order", type=click.Choice(["hash", "source"]), default="hash", show_default=True, help="Of the records."
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the order, and of --split.")
+@click.option("--seed", type=Number(0), default=0, show_default=True, help="Of the order, and of --split.")
 @click.option(
     "--on-error",
     type=click.Choice(["raise", "skip", "quarantine"]),

@@ -21,6 +21,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
+class Number(click.IntRange):
+    """A whole number, from some number on; called so in help."""
+
+    name = "number"
+
+
 def size(text: str) -> int:
     """A number of bytes: 500000, 64M, 1G."""
     match = re.fullmatch(r"(\d+)([KMG]?)", text)
@@ -48,12 +54,12 @@ OPTIONS = (
         help="gzip, zlib: of whole TFRecord shards. The others: of groups of records in ArrayRecord, zstd unless told.",
     ),
     click.option(
-        "--group-size", type=click.IntRange(1), help="ArrayRecord: records that are compressed together; 1 unless told."
+        "--group-size", type=Number(1), help="ArrayRecord: records that are compressed together; 1 unless told."
     ),
-    click.option("--shards", type=click.IntRange(1), help="How many shards for each split."),
+    click.option("--shards", type=Number(1), help="How many shards for each split."),
     click.option("--shard-bytes", type=size, default="128M", show_default=True, help="About how large a shard is."),
-    click.option("--shard-examples", type=click.IntRange(1), help="How many examples a shard has at most."),
-    click.option("--workers", type=click.IntRange(1), help="How many processes; one for each core unless told."),
+    click.option("--shard-examples", type=Number(1), help="How many examples a shard has at most."),
+    click.option("--workers", type=Number(1), help="How many processes; one for each core unless told."),
 )
 
 

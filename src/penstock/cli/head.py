@@ -16,6 +16,7 @@ from ..records.codec import Codec
 from ..records.peek import SAMPLE, first_records, infer_schema
 from ..schema import Schema
 from .dataset import is_dataset, shards_of
+from .formats import Number
 from .outcome import WELL, expand_all
 from .show import console, kind_text, print_json, size_text, value_text
 
@@ -49,7 +50,7 @@ def parse_schema(text: str) -> Schema:
 
 @click.command()
 @click.argument("file")
-@click.option("-n", "--number", type=click.IntRange(min=0), default=5, show_default=True, help="How many examples.")
+@click.option("-n", "--number", type=Number(0), default=5, show_default=True, help="How many examples.")
 @click.option(
     "--schema", metavar="SCHEMA", help='As "label: int64, dense: float32[13]", JSON, or a JSON file. Default: inferred.'
 )

@@ -23,6 +23,8 @@ except ImportError:
 CHUNK_BYTES = 4 << 20  # of small batches that cross into TensorFlow together: each crossing has its price
 MOST_BATCHES = 64
 
+__all__ = ["tensors", "tf", "to_tf"]  # who wants TensorFlow takes it from here: its absence is told above
+
 
 def to_tf(loader: Loader, *, element_spec: Any = None, graph: bool = False) -> Any:
     """A loader's items as a dataset; with graph=True one that TensorFlow runs by itself."""

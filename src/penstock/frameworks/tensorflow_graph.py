@@ -18,18 +18,19 @@ from ..schema import Schema
 
 BUFFER = 10_000  # examples among which TensorFlow shuffles, where no window is given
 ANYHOW = "Use to_tf() without graph=True: it takes everything"
+FilePart = tuple[str, int, int]  # a file, how many records to skip, how many to take
 STORED = {"float32": tf.float32, "bytes": tf.string, "str": tf.string}
 
 
-def graph_dataset(loader: Loader) -> Any:
-    """The dataset of a loader whose steps TensorFlow has too."""
+def graph_dataset(loader: Loader, read: Callable[[list[FilePart]], Any] | None = None) -> Any:
+    """The dataset of a loader whose steps TensorFlow has too. `read` makes the dataset of records in another way."""
     recipe = loader._recipe
     if not isinstance(recipe.root, Part):
         raise SchemaError("expected a split, got a mix", "to_tf(graph=True)", ANYHOW)
     batch = _only_batch(recipe)
     schema = recipe.schema
     parse = _parser(schema)
-    dataset = _records(recipe)
+    dataset = _records(recipe) if read is None else read(_file_parts(recipe))
     for step in recipe.order_steps:
         dataset = _ordered(dataset, step)
     if recipe.host.count > 1:
@@ -77,6 +78,20 @@ def _records(recipe: Recipe) -> Any:
     for part in parts[1:]:
         dataset = dataset.concatenate(part)
     return dataset
+
+
+def _file_parts(recipe: Recipe) -> list[FilePart]:
+    """The files of the split, each with the records that belong to it."""
+    assert isinstance(recipe.root, Part)
+    parts = []
+    for first, last in recipe.root.spans:
+        start = 0
+        for file in recipe.files:
+            begin, end = max(first, start), min(last, start + file.records)
+            if begin < end:
+                parts.append((file.path, begin - start, end - begin))
+            start += file.records
+    return parts
 
 
 def _compression(path: str) -> str:

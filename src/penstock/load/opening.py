@@ -1,4 +1,4 @@
-"""What a path stands for: a dataset of ours, one that TFDS prepared, or record files made by anyone."""
+"""What a path stands for: a dataset of ours, one that TFDS prepared or Datum exported, or record files of anyone."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ..tfds.directory import INFO, Prepared, find_dataset, is_tfds_name
 PathLike = str | os.PathLike[str]
 
 READABLE = (*FORMATS, "tar")
+MAPPING = "datum_to_type_and_shape_mapping.json"  # beside what Datum has exported
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,10 @@ def open_dataset(
         from .prepared import open_prepared
 
         return open_prepared(Path(path), given, format, cache)
+    if isinstance(path, (str, os.PathLike)) and os.path.isfile(os.path.join(path, MAPPING)):
+        from .datum import open_exported
+
+        return open_exported(Path(path), given, cache)
     from .files import open_files  # sources take a while to import, and datasets of ours need none
 
     paths = [path] if isinstance(path, (str, os.PathLike)) else path

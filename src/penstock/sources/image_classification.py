@@ -28,11 +28,11 @@ def image_classification(root: PathLike) -> Splits:
     if not splits:
         got = f"{', '.join(catalogs) or 'no CSV file'} beside {', '.join(sorted(folders)) or 'no folder'}"
         raise StorageError(f"expected train.csv beside the folder train, got {got} - at {folder}")
-    return Splits({split: _labelled_images(folder, split) for split in splits})
+    return Splits({split: labelled_images(f"{folder}/{split}.csv", f"{folder}/{split}", split) for split in splits})
 
 
-def _labelled_images(folder: str, split: str) -> Loading:
-    path = f"{folder}/{split}.csv"
+def labelled_images(path: str, folder: str, split: str, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> Loading:
+    """The images of a folder that a CSV file labels."""
     columns, lines = read_columns([path], texts=None)  # cells are literals
     if "filename" not in columns:
         raise SchemaError(f"expected a column 'filename', got {', '.join(columns)}", f"{path}:1")
@@ -40,7 +40,7 @@ def _labelled_images(folder: str, split: str) -> Loading:
     fields = {name: _values(name, c.to_list(), places) for name, c in columns.items() if name != "filename"}
     if "image" in fields:
         raise SchemaError("expected columns of other names, got one called 'image'", f"{path}:1")
-    images = _images(f"{folder}/{split}")
+    images = _images(folder, suffixes)
     names = [_found(images, name, place) for name, place in zip(columns["filename"].to_list(), places, strict=True)]
     keys = [f"{split}/{name}" for name in names]
     rows = [
@@ -48,7 +48,7 @@ def _labelled_images(folder: str, split: str) -> Loading:
         for name, values in zip(names, zip(*fields.values(), strict=True) if fields else [()] * len(names), strict=True)
     ]
     schema = infer([{name: row[name] for name in fields} for row in rows]) if rows and fields else None
-    return Loading(Examples(rows, keys, places, schema), {"image": "filename"}, f"{folder}/{split}")
+    return Loading(Examples(rows, keys, places, schema), {"image": "filename"}, folder)
 
 
 def _values(name: str, cells: list[str], places: list[str]) -> list[Any]:
@@ -67,11 +67,11 @@ def _values(name: str, cells: list[str], places: list[str]) -> list[Any]:
     return list(cells)
 
 
-def _images(folder: str) -> dict[str, str]:
+def _images(folder: str, suffixes: tuple[str, ...]) -> dict[str, str]:
     """The images of a folder by their names, with and without suffix."""
     found: dict[str, str] = {}
     for entry in entries(folder):
-        if has_suffix(entry.name, IMAGE_SUFFIXES):
+        if has_suffix(entry.name, suffixes):
             stem = os.path.splitext(entry.name)[0]
             found[stem] = "" if stem in found else entry.name
             found[entry.name] = entry.name

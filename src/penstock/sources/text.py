@@ -30,10 +30,11 @@ def text_classification(root: PathLike) -> Splits:
     for name in names:
         match = _PART.fullmatch(name[: -len(".json")])
         splits.setdefault(match[1] if match else name, []).append(os.path.join(folder, name))
-    return Splits({split: _texts(splits[split]) for split in sorted(splits, key=split_order)})
+    return Splits({split: read_texts(splits[split]) for split in sorted(splits, key=split_order)})
 
 
-def _texts(files: Sequence[str]) -> Examples:
+def read_texts(files: Sequence[str]) -> Examples:
+    """The texts of some files, under their ids."""
     examples, places = [], []
     owners: dict[str, str] = {}
     for path in files:

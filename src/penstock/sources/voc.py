@@ -112,8 +112,8 @@ def voc_detection(root: PathLike) -> VocDetection | Splits:
     line, or those that the annotations name.
     """
     folder = os.fspath(root).rstrip("/") or "/"
-    images = _by_stem(f"{folder}/{IMAGES}", IMAGE_SUFFIXES)
-    annotations = _by_stem(f"{folder}/{ANNOTATIONS}", (".xml",))
+    images = by_stem(f"{folder}/{IMAGES}", IMAGE_SUFFIXES)
+    annotations = by_stem(f"{folder}/{ANNOTATIONS}", (".xml",))
     splits = _splits(folder, ("ImageSets/Main", "ImageSets"), images, annotations)
     known = f"{folder}/classes.names"
     if os.path.exists(known):
@@ -132,8 +132,8 @@ def voc_segmentation(root: PathLike) -> VocSegmentation | Splits:
     ImageSets/Segmentation/<split>.txt, ImageSets/<split>.txt or <split>.txt; without lists, all images with a mask.
     """
     folder = os.fspath(root).rstrip("/") or "/"
-    images = _by_stem(f"{folder}/{IMAGES}", IMAGE_SUFFIXES)
-    masks = _by_stem(f"{folder}/{MASKS}", (".png",))
+    images = by_stem(f"{folder}/{IMAGES}", IMAGE_SUFFIXES)
+    masks = by_stem(f"{folder}/{MASKS}", (".png",))
     splits = _splits(folder, ("ImageSets/Segmentation", "ImageSets", "."), images, masks)
     sources = {split: VocSegmentation(folder, ids, images, masks) for split, ids in splits.items()}
     return sources[""] if "" in sources else Splits(sources)
@@ -142,7 +142,7 @@ def voc_segmentation(root: PathLike) -> VocSegmentation | Splits:
 # Lists
 
 
-def _by_stem(folder: str, suffixes: Sequence[str]) -> dict[str, str]:
+def by_stem(folder: str, suffixes: Sequence[str]) -> dict[str, str]:
     """The files of a folder by their names without suffix."""
     found: dict[str, str] = {}
     for entry in entries(folder):
@@ -165,7 +165,7 @@ def _splits(
         if os.path.isdir(path):
             lists = {os.path.splitext(e.name)[0]: e.path for e in entries(path) if has_suffix(e.name, (".txt",))}
             splits = {
-                split: _ids(list_path, images, others)
+                split: listed_ids(list_path, images, others)
                 for split, list_path in lists.items()
                 if split.rpartition("_")[2] not in lists or "_" not in split  # cat_train.txt is about one class
             }
@@ -176,7 +176,8 @@ def _splits(
     return {"": [name for name in sorted(others) if name in images]}
 
 
-def _ids(path: str, images: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
+def listed_ids(path: str, images: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
+    """The ids that a list names, each with an image and what belongs to it."""
     ids = []
     for number, line in read_lines(path):
         name = line.split()[0]

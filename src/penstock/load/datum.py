@@ -1,0 +1,52 @@
+"""A dataset that Datum exported, read in place: its two JSON files say what is in its shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..errors import CorruptionError, SchemaError
+from ..field import Field
+from ..manifest import dataset_name
+from ..schema import Schema
+from ..storage import read_json
+from .files import indexed
+from .opening import MAPPING, Opened, PathLike
+
+SHARDS = "shard_info.json"
+MOST_BYTES = 64 << 20
+
+_DTYPES = {"int": "int64", "float": "float32", "string": "str"}
+
+
+def open_exported(directory: Path, schema: Schema | None, cache: PathLike | None) -> Opened:
+    """The dataset of a directory. The shards themselves tell how many records they have: Datum's counts may be old."""
+    shards = read_json(directory / SHARDS, "a list of Datum's shards", MOST_BYTES)
+    if not isinstance(shards, dict) or not all(isinstance(files, dict) for files in shards.values()):
+        raise CorruptionError("expected the files of each split, got something else", str(directory / SHARDS))
+    for file in (file for files in shards.values() for file in files):
+        if Path(file).name != file:
+            raise CorruptionError(f"expected files of this folder, got {file!r}", str(directory / SHARDS))
+    splits = {split: tuple(indexed(str(directory / file), cache) for file in shards[split]) for split in sorted(shards)}
+    return Opened(directory, dataset_name(directory), schema or read_mapping(directory / MAPPING), splits)
+
+
+def read_mapping(path: Path) -> Schema:
+    """The schema that Datum's mapping of types and shapes stands for."""
+    mapping = read_json(path, "a mapping of Datum's types and shapes", MOST_BYTES)
+    try:
+        return Schema({name: _field(said) for name, said in mapping.items()})
+    except (AttributeError, KeyError, TypeError, SchemaError) as error:
+        raise CorruptionError(
+            f"expected types and shapes as Datum writes them, got others ({error})", str(path)
+        ) from None
+
+
+def _field(said: dict[str, Any]) -> Field:
+    """A string with a shape is an image: of two dimensions a grey one, of three in colour."""
+    dtype, shape = _DTYPES[said["type"]], tuple(said["shape"])
+    if dtype == "str" and len(shape) in (2, 3):
+        return Field(dtype="bytes", kind="image", decoded=f"uint8[?,?,{1 if len(shape) == 2 else 3}]")
+    if not said["dense"]:
+        return Field(dtype=dtype, shape=(None,))
+    return Field(dtype=dtype, shape=() if dtype == "str" else shape)

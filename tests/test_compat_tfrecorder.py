@@ -1,0 +1,475 @@
+"""TFRecorder's door: its documented code runs, with its record encoding, and without its faults."""
+
+from __future__ import annotations
+
+import configparser
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import penstock as ps
+from penstock.compat.tfrecorder import Example, IgnoreExampleException, tfrecordable
+from penstock.compat.tfrecorder import factory as tf_factory
+
+tf = pytest.importorskip("tensorflow")
+
+
+class ToyExample(Example):
+    """The class of its documents. (There, `split` names an attribute and arguments that the class does not have.)"""
+
+    def __init__(self, name, label):
+        super(ToyExample, self).__init__()  # noqa: UP008
+        self.name = name
+        self._label = label
+        self._data = None
+
+    @tfrecordable(dtype=Example.Field.TYPE_INT32)
+    def label(self):
+        return self._label
+
+    @label.setter
+    def label(self, val):
+        self._label = val
+
+    @tfrecordable(dtype=Example.Field.TYPE_ARRAY_FLOAT32)
+    def data(self):
+        return self._data
+
+    @data.setter
+    def data(self, val):
+        self._data = val
+
+    def load(self, src_data_dirpath=None, normalize=False, **kwargs):
+        data = np.load(os.path.join(src_data_dirpath, f"{self.name}.npy"))
+        if normalize:
+            data /= np.max(data)
+        self.data = data
+
+    def split(self, chunk_size_in_bins=5, **kwargs):
+        chunked_examples = []
+        for i in range(0, self.data.shape[0], chunk_size_in_bins):
+            chunked_example = ToyExample(self.name, self._label)
+            chunked_example.data = self.data[i : i + chunk_size_in_bins]
+            chunked_examples.append(chunked_example)
+        return chunked_examples
+
+    @staticmethod
+    def from_csv_row(row, **kwargs):
+        return ToyExample(name=row[0], label=int(row[1]))
+
+    def to_csv_row(self):
+        return [self.name, self._label]
+
+
+@pytest.fixture
+def toys(tmp_path: Path) -> Path:
+    """Ten recordings of 12 numbers, and the CSV file that lists them."""
+    (tmp_path / "data").mkdir()
+    for number in range(10):
+        np.save(tmp_path / "data" / f"n{number}.npy", np.arange(1, 13, dtype=np.float32) + number)
+    (tmp_path / "examples.csv").write_text("".join(f"n{number},{number}\n" for number in range(10)))
+    return tmp_path
+
+
+def tuples(dataset: Any) -> list[tuple[Any, ...]]:
+    return [tuple(part.numpy() for part in item) for item in dataset]
+
+
+def test_the_documented_code_runs(toys: Path) -> None:
+    tf_factory.generate_and_save_train_eval_test_tfrecords_files(
+        save_directory_path=toys / "saved",
+        example_class=ToyExample,
+        examples_list_filepath=toys / "examples.csv",
+        src_data_dirpath=toys / "data",
+        normalize=True,
+        chunk_size_in_bins=5,
+    )
+    tfrecord_filepaths = tf_factory.get_tfrecord_filepaths(dirpath=toys / "saved" / "train")
+    dataset = tf_factory.generate_dataset(tfrecord_filepaths)
+
+    assert dataset.element_spec == (tf.TensorSpec([], tf.int32), tf.TensorSpec([None], tf.float32))
+    found = tuples(dataset)
+    rows = list(csv.reader((toys / "saved" / "train" / "examples.csv").open(newline="")))
+    assert len(rows) == 8
+    assert len(found) == 24  # three pieces each
+    expected = np.arange(1, 13, dtype=np.float32) + int(rows[0][1])
+    expected /= expected.max()
+    assert [label for label, _ in found[:3]] == [int(rows[0][1])] * 3
+    np.testing.assert_array_equal(np.concatenate([data for _, data in found[:3]]), expected)
+    assert not (toys / "saved" / "test").exists()
+    with_class = tf_factory.generate_dataset(tfrecord_filepaths, ToyExample)
+    assert str(tuples(with_class)) == str(found)
+
+
+def test_its_own_spellings_and_places_work_too(toys: Path) -> None:
+    options = {"src_data_dirpath": str(toys / "data"), "chunk_size_in_bins": 12}
+    counts = tf_factory.generate_and_save_train_eval_test_tfrecords_files(
+        toys / "one", examples_class=ToyExample, examples_filepath=toys / "examples.csv", **options
+    )
+    assert counts == {"train": 8, "eval": 2}
+    # By place: the size, and whether to log, come last.
+    tf_factory.generate_and_save_train_eval_test_tfrecords_files(
+        toys / "two", ToyExample, toys / "examples.csv", 0.5, 100, False, **options
+    )
+    assert len(tf_factory.get_tfrecord_filepaths(toys / "two" / "train")) == 5
+    assert not (toys / "two" / "train" / "examples.csv").exists()
+    with pytest.raises(TypeError, match="expected example_class or examples_class, got both"):
+        tf_factory.generate_dataset([], example_class=ToyExample, examples_class=ToyExample)
+
+
+class Everything(Example):
+    def __init__(self, **values):
+        self.values = values
+
+
+def declare(name: str, dtype: int) -> Any:
+    return tfrecordable(dtype=dtype)(lambda self: self.values[name])  # no setter: none is needed
+
+
+KINDS = {
+    "flag": (Example.Field.TYPE_BOOL, True),
+    "small": (Example.Field.TYPE_INT32, -7),
+    "large": (Example.Field.TYPE_INT64, 2**40),
+    "real": (Example.Field.TYPE_FLOAT, 0.1),
+    "double": (Example.Field.TYPE_DOUBLE, 1 / 3),
+    "text": (Example.Field.TYPE_STRING, "héllo"),
+    "numbers": (Example.Field.TYPE_ARRAY_INT32, np.array([1, -2, 3], np.int32)),
+    "reals": (Example.Field.TYPE_ARRAY_FLOAT32, np.array([0.5, np.nan], np.float32)),
+}
+for name, (dtype, _) in KINDS.items():
+    setattr(Everything, name, declare(name, dtype))
+
+WHOLE = {name: value for name, (_, value) in KINDS.items()}
+
+
+def original_record(values: dict[str, Any]) -> Any:
+    """What TFRecorder writes: numbers in lists of one, texts and arrays as bytes."""
+    features = {}
+    for name, value in values.items():
+        if isinstance(value, (bool, int)):
+            features[name] = tf.train.Feature(int64_list=tf.train.Int64List(value=[int(value)]))
+        elif isinstance(value, float):
+            features[name] = tf.train.Feature(float_list=tf.train.FloatList(value=[value]))
+        else:
+            data = value.encode() if isinstance(value, str) else value.tobytes()
+            features[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[data]))
+    return tf.train.Example(features=tf.train.Features(feature=features))
+
+
+def test_records_are_what_the_original_writes() -> None:
+    example = Everything(**WHOLE)
+    record = example.serialize_to_string()
+    assert tf.train.Example.FromString(record) == original_record(WHOLE)
+    assert example.get_byte_size() == len(record) == original_record(WHOLE).ByteSize()
+
+
+def test_every_type_comes_back(tmp_path: Path) -> None:
+    tf_factory.generate_and_save_tfrecords_files_for_examples(tmp_path, [Everything(**WHOLE)], 1e6, False)
+    (found,) = tf_factory.generate_dataset(tf_factory.get_tfrecord_filepaths(tmp_path))
+    assert [part.dtype.name for part in found] == [
+        "bool", "int32", "int64", "float32", "float32", "string", "int32", "float32"]  # fmt: skip
+    for part, value in zip(found, WHOLE.values(), strict=True):
+        wanted = value.encode() if isinstance(value, str) else np.asarray(value, part.dtype.as_numpy_dtype)
+        np.testing.assert_array_equal(part.numpy(), wanted)
+    assert Everything.get_tfrecordable_attribute_names() == list(KINDS)
+
+
+def test_files_of_the_original_open(tmp_path: Path) -> None:
+    path = str(tmp_path / "0.tfr")
+    with tf.io.TFRecordWriter(path) as writer:
+        writer.write(original_record(WHOLE).SerializeToString())
+        writer.write(tf.train.Example().SerializeToString())  # what is missing is 0, False or empty
+    whole, empty = tf_factory.generate_dataset([path], Everything)
+    np.testing.assert_array_equal(whole[6].numpy(), WHOLE["numbers"])
+    assert [np.asarray(part.numpy()).tolist() for part in empty] == [
+        False, 0, 0, 0.0, 0.0, b"", [], []]  # fmt: skip
+    with pytest.raises(ps.NotFoundError, match=r"expected fields.json beside the records, got none.*example_class"):
+        tf_factory.generate_dataset([path])
+
+
+def test_penstock_opens_the_files_as_they_are(toys: Path) -> None:
+    toy = tf_factory.generate_and_save_tfrecords_files_for_examples_file
+    toy(toys / "saved", ToyExample, toys / "examples.csv", src_data_dirpath=toys / "data", chunk_size_in_bins=12)
+    train = ps.load(str(toys / "saved" / "*.tfr"), schema=ToyExample.schema())["train"]
+    assert len(train) == 10
+    assert train[3]["label"] == 3
+    np.testing.assert_array_equal(train[3]["data"], np.arange(1, 13, dtype=np.float32) + 3)
+
+
+class Matrix(Example):
+    def __init__(self, *shape):
+        self.pixels_of = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+
+    @tfrecordable(dtype=Example.Field.TYPE_ARRAY_INT32)
+    def pixels(self):
+        return self.pixels_of
+
+    def to_csv_row(self):
+        return list(self.pixels_of.shape)
+
+
+def test_shapes_survive(tmp_path: Path) -> None:
+    tf_factory.generate_and_save_tfrecords_files_for_examples(tmp_path, [Matrix(2, 3), Matrix(4, 1)])
+    dataset = tf_factory.generate_dataset(tf_factory.get_tfrecord_filepaths(tmp_path))
+    assert dataset.element_spec == (tf.TensorSpec([None, None], tf.int32),)
+    assert [pixels.tolist() for (pixels,) in tuples(dataset)] == [[[0, 1, 2], [3, 4, 5]], [[0], [1], [2], [3]]]
+    (pixels,) = Matrix.parse_from_string(Matrix(2, 3).serialize_to_string())
+    assert pixels.shape == (2, 3)
+    with pytest.raises(ps.SchemaError, match=r"arrays of 2 dimensions, as the first one has, got 1 - at Matrix.pixels"):
+        tf_factory.generate_and_save_tfrecords_files_for_examples(tmp_path, [Matrix(2, 3), Matrix(4)])
+
+
+@pytest.mark.parametrize(("limit", "sizes"), [(None, [2] * 5), (5e6, [10]), (100, [1] * 10)])
+def test_the_size_option_works(tmp_path: Path, limit: float | None, sizes: list[int]) -> None:
+    """There it never reached the writer: files were of 1 MB, whatever was asked. Nor is a first, large one empty."""
+    options = {} if limit is None else {"examples_tfrecord_file_max_size_in_bytes": limit}
+    examples = [Matrix(100_000) for _ in range(10)]  # 400 kB each
+    tf_factory.generate_and_save_tfrecords_files_for_examples_dict(tmp_path, {"fold_0": examples}, **options)
+    paths = tf_factory.get_tfrecord_filepaths(tmp_path / "fold_0")
+    assert [len(ps.TFRecordReader(path)) for path in paths] == sizes
+    assert [Path(path).name for path in paths] == [f"{number}.tfr" for number in range(len(sizes))]
+    with pytest.raises(ps.SchemaError, match="expected a size above 0, got 0"):
+        tf_factory.generate_and_save_tfrecords_files_for_examples(tmp_path, examples, 0)
+
+
+def test_unknown_options_are_errors(toys: Path) -> None:
+    with pytest.raises(ps.SchemaError, match=r"unknown option 'normalise' - at ToyExample. Did you mean 'normalize'"):
+        tf_factory.generate_and_save_train_eval_test_tfrecords_files(
+            toys / "saved", ToyExample, toys / "examples.csv", src_data_dirpath=toys / "data", normalise=True
+        )
+    assert not (toys / "saved").exists()
+
+
+class Plain(Matrix):
+    """Its methods have no **kwargs: there, the factory's own options made them fail."""
+
+    def __init__(self, name):
+        super().__init__(3)
+        self.name = name
+
+    def load(self, factor):
+        self.pixels_of = self.pixels_of * np.int32(factor)
+
+    @classmethod
+    def from_csv_row(cls, row):
+        return cls(row[0])
+
+    def to_csv_row(self):
+        return [self.name]
+
+
+class Reading(Plain):
+    """It reads its **kwargs, so that nobody else can tell which options it knows."""
+
+    def load(self, **kwargs):
+        super().load(kwargs["times"])
+
+
+@pytest.mark.parametrize(("kind", "option"), [(Plain, "factor"), (Reading, "times")])
+def test_methods_get_the_options_that_they_take(tmp_path: Path, kind: type[Plain], option: str) -> None:
+    (tmp_path / "list.csv").write_text("a\n\nb\n")
+    save = tf_factory.generate_and_save_tfrecords_files_for_examples_file
+    assert save(tmp_path / "saved", kind, tmp_path / "list.csv", **{option: 5}) == 2
+    found = tuples(tf_factory.generate_dataset(tf_factory.get_tfrecord_filepaths(tmp_path / "saved")))
+    assert [data.tolist() for (data,) in found] == [[0, 5, 10]] * 2
+
+
+def test_a_child_keeps_its_fields_to_itself() -> None:
+    class Child(ToyExample):
+        @tfrecordable(dtype=Example.Field.TYPE_STRING)
+        def note(self):
+            return "a note"
+
+    assert ToyExample.get_tfrecordable_attribute_names() == ["label", "data"]
+    assert Child.get_tfrecordable_attribute_names() == ["label", "data", "note"]
+    assert Child.get_tfrecordable_ordered_dict()["label"] == Example.Field.TYPE_INT32
+
+
+class Picky(Matrix):
+    def __init__(self, name):
+        super().__init__(2)
+        self.name = name
+
+    def load(self):
+        if self.name == "unloaded":
+            raise IgnoreExampleException("no file")
+
+    def split(self):
+        if self.name == "unsplit":
+            raise IgnoreExampleException("too short")
+        return [self, self]
+
+    def to_csv_row(self):
+        return [self.name]
+
+
+def test_examples_that_wish_to_be_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """There, one that `split` left out was logged all the same, and both were counted."""
+    examples = [Picky(name) for name in ("a", "unloaded", "unsplit", "b")]
+    counts = tf_factory.generate_and_save_tfrecords_files_for_examples_dict(tmp_path, {"train": examples})
+    assert counts == {"train": 2}
+    assert (tmp_path / "train" / "examples.csv").read_bytes() == b"a\r\nb\r\n"
+    assert len(ps.TFRecordReader(tmp_path / "train" / "0.tfr")) == 4
+    assert [record.message for record in caplog.records] == [
+        "an example is left out: no file", "an example is left out: too short"]  # fmt: skip
+
+
+def test_a_second_run_replaces_the_first(toys: Path) -> None:
+    """There, files of the first run stayed, the log grew, and the same objects were written as they were before."""
+    examples = ToyExample.from_csv_file(toys / "examples.csv")
+    (toys / "saved").mkdir()
+    (toys / "saved" / "notes.tfr").write_bytes(b"not ours")
+    save = tf_factory.generate_and_save_tfrecords_files_for_examples
+    save(toys / "saved", examples, 100, src_data_dirpath=toys / "data", chunk_size_in_bins=12)
+    save(toys / "saved", examples[:4], 200, src_data_dirpath=toys / "data", normalize=True, chunk_size_in_bins=12)
+    paths = tf_factory.get_tfrecord_filepaths(toys / "saved")
+    assert [Path(path).name for path in paths] == ["0.tfr", "1.tfr"]
+    assert all(data.max() == 1 for _, data in tuples(tf_factory.generate_dataset(paths)))
+    assert (toys / "saved" / "examples.csv").read_bytes() == b"n0,0\r\nn1,1\r\nn2,2\r\nn3,3\r\n"
+    assert (toys / "saved" / "notes.tfr").exists()
+    assert [(example.label, example.data) for example in examples[:2]] == [(0, None), (1, None)]  # light, as they were
+
+
+def test_the_shuffle_has_a_seed_and_leaves_the_list_alone(toys: Path) -> None:
+    examples = ToyExample.from_csv_file(toys / "examples.csv")
+    save = tf_factory.generate_and_save_train_eval_test_tfrecords_files_for_examples
+    logs = []
+    for number, options in enumerate([{}, {}, {"examples_shuffle_seed": 1}, {"examples_shuffle": False}]):
+        folder = toys / str(number)
+        save(folder, examples, [0.6, 0.3, 0.1], src_data_dirpath=toys / "data", **options)
+        logs.append((folder / "train" / "examples.csv").read_text().split())
+    assert logs[0] == logs[1] != logs[2]
+    assert logs[3] == [f"n{number},{number}" for number in range(6)]
+    assert [example.name for example in examples] == [f"n{number}" for number in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("count", "ratio", "sizes"),
+    [
+        (10, 0.8, (8, 2, 0)),
+        (13, [0.7, 0.3], (9, 4, 0)),
+        (13, [0.5, 0.3, 0.2], (6, 3, 4)),
+        (1, 0.8, (0, 1, 0)),
+        (3, [0.5, 0.5, 0.0], (1, 1, 1)),
+        (10, (0.6, 0.3, 0.1), (6, 3, 1)),  # there, these did not sum to 1, and a tuple was a TypeError
+        (10, [0.7, 0.2, 0.1], (7, 2, 1)),
+    ],
+)
+def test_ratios(count: int, ratio: Any, sizes: tuple[int, ...]) -> None:
+    parts = tf_factory.split_examples_list(list(range(count)), ratio)  # type: ignore[arg-type]
+    assert tuple(len(part or []) for part in parts) == sizes
+    assert [number for part in parts for number in part or []] == list(range(count))
+
+
+@pytest.mark.parametrize("ratio", [2.0, -0.1, [0.5, 0.6], [0.25] * 4, []])
+def test_ratios_that_make_no_sense(ratio: Any) -> None:
+    with pytest.raises(ps.SchemaError, match="one ratio up to 1, or two or three that sum to 1"):
+        tf_factory.split_examples_list([], ratio)
+
+
+def test_the_config_file(toys: Path) -> None:
+    tf_factory.generate_and_save_train_eval_test_tfrecords_files(
+        toys / "saved" / "deep", ToyExample, toys / "examples.csv", [0.5, 0.3, 0.2],
+        src_data_dirpath=toys / "data", normalize=True, examples_shuffle=False,
+    )  # fmt: skip
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(toys / "saved" / "deep" / "tfrecord_files_config.txt")
+    assert list(parser["examples"].items()) == [
+        ("src_data_dirpath", str(toys / "data")),
+        ("normalize", "True"),
+        ("shuffle", "False"),
+        ("class_name", "ToyExample"),
+        ("list_filepath", str(toys / "examples.csv")),
+        ("train_eval_test_ratio", "[0.5, 0.3, 0.2]"),
+        ("tfrecord_file_max_size_in_mb", "1.00e+00"),
+        ("log_in_csv_file", "True"),
+        ("train_count", "5"),
+        ("eval_count", "3"),
+        ("test_count", "2"),
+    ]
+
+
+def test_separate_csv_files(toys: Path) -> None:
+    for name, rows in {"train": "n0,0\nn1,1\n", "eval": "n2,2\n", "test": "n3,3\n"}.items():
+        (toys / f"{name}.csv").write_text(rows)
+    save = tf_factory.generate_and_save_tfrecords_files_for_train_eval_test_examples_files
+    options = {"src_data_dirpath": toys / "data", "chunk_size_in_bins": 12}
+    assert save(toys / "two", ToyExample, toys / "train.csv", toys / "eval.csv", **options) == {"train": 2, "eval": 1}
+    counts = save(toys / "three", ToyExample, toys / "train.csv", toys / "eval.csv", toys / "test.csv", **options)
+    assert counts == {"train": 2, "eval": 1, "test": 1}
+    (found,) = tuples(tf_factory.generate_dataset(tf_factory.get_tfrecord_filepaths(toys / "three" / "test")))
+    assert found[0] == 3
+    assert tf_factory.get_examples_list_filepaths(toys / "three" / "test") == str(
+        toys / "three" / "test" / "examples.csv"
+    )
+    with pytest.raises(ValueError, match="expected a folder, got none"):
+        tf_factory.get_tfrecord_filepaths(toys / "nowhere")
+
+
+def test_an_empty_list_is_an_empty_dataset(tmp_path: Path) -> None:
+    assert tf_factory.generate_and_save_tfrecords_files_for_examples(tmp_path / "saved", []) == 0
+    paths = tf_factory.get_tfrecord_filepaths(tmp_path / "saved")
+    assert [Path(path).name for path in paths] == ["0.tfr"]
+    assert tuples(tf_factory.generate_dataset(paths, ToyExample)) == []
+
+
+def test_shuffled_datasets(toys: Path) -> None:
+    """Files are shuffled, as the option's name says, and records, as it did."""
+    save = tf_factory.generate_and_save_tfrecords_files_for_examples_file
+    save(toys / "saved", ToyExample, toys / "examples.csv", 70, src_data_dirpath=toys / "data", chunk_size_in_bins=12)
+    paths = tf_factory.get_tfrecord_filepaths(toys / "saved")
+    assert len(paths) == 10
+
+    def labels(**options: Any) -> list[int]:
+        return [int(label) for label, _ in tuples(tf_factory.generate_dataset(paths, ToyExample, **options))]
+
+    assert labels(dataset_fetching_num_threads=2) == list(range(10))
+    seeded = labels(dataset_num_shuffled_tfrecord_files=2, dataset_shuffle_seed=7)
+    assert sorted(seeded) == list(range(10)) != seeded
+    assert seeded == labels(dataset_num_shuffled_tfrecord_files=2, dataset_shuffle_seed=7)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("small", 2**40, "int32"),  # there it became 0
+        ("small", None, "int32"),
+        ("small", 0.5, "int32"),
+        ("text", np.zeros(2, np.float32), "str"),  # there it was written raw
+        ("text", 5, "str"),
+        (
+            "numbers",
+            np.zeros(2, np.float32),
+            r"an array of int32, got an array of float32 - at Everything.numb",
+        ),
+        ("reals", np.zeros(2), r"got an array of float64 - at Everything.reals. Cast it in load\(\)"),
+        ("reals", [0.5], r"expected an array of float32, got list"),
+        ("reals", None, r"got NoneType - at Everything.reals. Set it in load\(\)"),
+    ],
+)
+def test_values_that_do_not_fit(name: str, value: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        Everything(**{**WHOLE, name: value}).serialize_to_string()
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    class Bare(Example):
+        pass
+
+    with pytest.raises(ps.SchemaError, match="expected something to store, got nothing - at Bare"):
+        Bare().serialize_to_string()
+    with pytest.raises(NotImplementedError, match="Bare has no to_csv_row"):
+        tf_factory.generate_and_save_tfrecords_files_for_examples(tmp_path, [Bare()])
+    with pytest.raises(TypeError, match=r"expected one of Example.Field.TYPE_..., got 'int32'"):
+        tfrecordable(dtype="int32")  # type: ignore[arg-type]
+
+
+def test_the_door_needs_no_tensorflow_to_write(tmp_path: Path) -> None:
+    code = "import sys; import penstock.compat.tfrecorder as door; assert 'tensorflow' not in sys.modules, 'imported'"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
