@@ -113,14 +113,14 @@ def cluster_config(proxy: str) -> dict[str, Any]:
         "client": {"client_timeout": "10s", "client_long_timeout": "10m", "list_timeout": "1m"},
         "proxy": {"primary_url": proxy, "original_url": proxy, "discovery_url": "", "non_electable": False},
         "space": {
-            "cleanupwm": 65,
-            "lowwm": 75,
-            "highwm": 90,
-            "out_of_space": 95,
+            "cleanupwm": 96,  # a developer's disk is often fuller than that of a cluster
+            "lowwm": 97,
+            "highwm": 98,
+            "out_of_space": 99,
             "batch_size": 32768,
             "dont_cleanup_time": "120m",
         },
-        "lru": {"dont_evict_time": "120m", "capacity_upd_time": "10m", "batch_size": 32768, "enabled": True},
+        "lru": {"dont_evict_time": "120m", "capacity_upd_time": "10m", "batch_size": 32768, "enabled": False},
         "disk": {
             "iostat_time_long": "2s",
             "iostat_time_short": "100ms",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from tests.built import contents, examples
 from tests.tar_cases import npy, sample, shards, write_tar
 
-from penstock import CorruptionError, ExampleError, Local, SchemaError, Splits, build, convert, load, splits, tar
+from penstock import CorruptionError, ExampleError, Info, Local, SchemaError, Splits, build, convert, load, splits, tar
 from penstock.cli import main
 from penstock.sources import recognise
 
@@ -140,3 +141,45 @@ def test_the_command_line_knows_tars(tmp_path: Path, capsys: pytest.CaptureFixtu
     for command, says in (("info", "4"), ("verify", "4 records"), ("index", "4 records"), ("head", "d/00000")):
         assert main([command, str(path)]) == 0
         assert says in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("converted", [False, True])
+def test_compressed_tars_that_memory_cannot_hold_are_read_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, converted: bool
+) -> None:
+    shards(tmp_path, [7, 5, 6], name="train-{:03}.tar.gz", mode="w:gz")
+    options = {"record_to_example": label_of} if converted else {}
+    plain = build(tar(tmp_path, **options), tmp_path / "plain", workers=1, info=Info(name="x"))
+    monkeypatch.setattr(sys.modules["penstock.sources.tar"], "MOST_INFLATED", 0)
+    stages: list[str] = []
+    engine = Local(workers=1, progress=lambda state: stages.append(state.stage))
+    spooled = build(tar(tmp_path, **options), tmp_path / "spooled", engine=engine, info=Info(name="x"))
+    assert "spooling train" in stages
+    assert [path.read_bytes() for path in sorted((tmp_path / "plain").glob("*train*"))] == [
+        path.read_bytes() for path in sorted((tmp_path / "spooled").glob("*train*"))
+    ]
+    assert len(plain["train"]) == len(spooled["train"]) == 18
+    stages.clear()
+    build(tar(tmp_path, **options), tmp_path / "source", engine=engine, order="source")
+    assert "spooling train" not in stages, "in their own order they are read as they stand"
+
+
+def label_of(record: dict[str, Any]) -> dict[str, Any]:
+    return {"label": int(record["cls"])}
+
+
+def test_a_function_may_make_messages_of_tensorflow(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+
+    def message(record: dict[str, Any]) -> Any:
+        feature = {
+            "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[int(record["cls"])])),
+            "pair": tf.train.Feature(float_list=tf.train.FloatList(value=[0.5, 1.5])),
+            "name": tf.train.Feature(bytes_list=tf.train.BytesList(value=[record["txt"]])),
+        }
+        return tf.train.Example(features=tf.train.Features(feature=feature))
+
+    shards(tmp_path, [3])
+    built = build(tar(tmp_path, record_to_example=message), tmp_path / "out", order="source", workers=1)
+    example = built["train"][2]
+    assert (example["label"], example["pair"].tolist(), example["name"]) == (2, [0.5, 1.5], "número 2".encode())

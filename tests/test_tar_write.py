@@ -92,6 +92,19 @@ def test_splits_and_files_that_are_there(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*.partial"))
 
 
+def test_a_second_run_leaves_nothing_of_the_first(tmp_path: Path) -> None:
+    build([{"x": number} for number in range(7)], tmp_path / "seven")
+    build([{"x": number} for number in range(3)], tmp_path / "three")
+    pattern = tmp_path / "out-{00..}.tar"
+    assert len(convert(tmp_path / "seven", pattern, shards=7).files) == 7
+    (tmp_path / "out-09.tar").write_bytes(b"another's")
+    again = convert(tmp_path / "three", pattern, shards=2, overwrite=True)
+    left = sorted(path.name for path in tmp_path.glob("out-*"))
+    assert left == ["out-00.tar", "out-00.tar.index", "out-01.tar", "out-01.tar.index", "out-09.tar"]
+    assert sorted(example["cls"] for example in again["train"]) == [0, 1, 2]
+    assert len(load(tmp_path / "out-0[0-8].tar")["train"]) == 3
+
+
 def test_one_file_of_records(tmp_path: Path) -> None:
     shards(tmp_path, [6, 6])
     built = build(tar(tmp_path), tmp_path / "train.record", order="source")

@@ -24,6 +24,7 @@ pub mod held;
 pub mod image;
 pub mod index;
 pub mod inflate;
+pub mod inflated;
 pub mod mix;
 mod once;
 pub mod opened;

@@ -1,25 +1,18 @@
 //! A TFRecord file that any record can be read from.
 
-use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
-use std::time::Duration;
 
 use crate::error::{Error, Kind, Result};
 use crate::file::{checksum, Plain, Pulse, WINDOW};
 use crate::frames::{self, Frames, HEADER, OVERHEAD};
 use crate::held::{Held, MAX_HELD};
 use crate::index::Index;
-use crate::inflate::{read_error, Compression, FrameStream};
-use crate::recent::{Recent, Slot};
+use crate::inflate::{Compression, FrameStream};
+use crate::inflated::Inflated;
 
-/// A compressed shard is inflated into memory for random access, up to this size.
+/// So many bytes of a compressed shard are inflated into memory at once, at most.
 pub const MAX_INFLATED: u64 = 1 << 30;
-
-/// The shards that are inflated: as many as go into the memory that may be held.
-static INFLATED: Recent<Vec<u8>> = Recent::new(MAX_HELD);
 
 /// Where records are larger than this, only their headers are read.
 const LARGE: u64 = 1 << 14;
@@ -96,11 +89,7 @@ pub struct Shard {
     file: Held,
     compression: Compression,
     offsets: Vec<u64>,
-    /// The inflated file, for as long as it is kept; one thread inflates it.
-    inflated: Slot<Vec<u8>>,
-    inflating: Mutex<()>,
-    /// The process of whoever inflated it last.
-    inflater: AtomicU32,
+    inflated: Inflated,
 }
 
 impl Shard {
@@ -122,14 +111,7 @@ impl Shard {
 
     /// The same where the offsets are known: those of frames, or of whatever else stands there.
     pub(crate) fn with_offsets(file: Plain, compression: Compression, offsets: Vec<u64>) -> Shard {
-        Shard {
-            file: Held::new(file),
-            compression,
-            offsets,
-            inflated: Slot::default(),
-            inflating: Mutex::new(()),
-            inflater: AtomicU32::new(std::process::id()),
-        }
+        Shard { file: Held::new(file), compression, offsets, inflated: Inflated::new() }
     }
 
     /// How many records.
@@ -195,9 +177,12 @@ impl Shard {
     /// How many bytes a range has, if memory may be taken for that many: the file can back them.
     pub(crate) fn backed(&self, range: Range<u64>) -> Result<usize> {
         let length = range.end - range.start;
-        let most = if self.compression == Compression::None { self.file().size() } else { MAX_INFLATED };
+        let (reach, most) = match self.compression {
+            Compression::None => (range.end, self.file().size()),
+            _ => (length, MAX_INFLATED),
+        };
         match usize::try_from(length) {
-            Ok(length) if range.end <= most => Ok(length),
+            Ok(length) if reach <= most => Ok(length),
             _ => {
                 let message = format!("expected {length} bytes here, got a shard of at most {most} bytes");
                 Err(Error::corrupt(message).at_offset(range.start).in_file(self.file().path()))
@@ -214,26 +199,11 @@ impl Shard {
         if self.compression == Compression::None {
             return self.file().read_at(out, offset).map_err(place);
         }
-        let copy = |content: &Vec<u8>, out: &mut [u8]| match content.get(offset as usize..offset as usize + out.len()) {
-            Some(bytes) => {
-                out.copy_from_slice(bytes);
-                Ok(())
-            }
-            None => Err(place(Error::corrupt("expected the records that the index names, got fewer"))),
-        };
-        let kept = || self.inflated.try_read().ok();
-        if let Some(content) = kept().as_ref().and_then(|slot| slot.as_ref()) {
-            return copy(content, out);
+        let length = self.offsets[self.len()];
+        match self.inflated.copy(self.file(), self.compression, length, out, offset)? {
+            true => Ok(()),
+            false => Err(place(Error::corrupt("expected the records that the index names, got fewer"))),
         }
-        let _alone = self.wait_to_inflate();
-        if let Some(content) = kept().as_ref().and_then(|slot| slot.as_ref()) {
-            return copy(content, out);
-        }
-        let content = self.inflate()?;
-        let copied = copy(&content, out);
-        let size = content.len() as u64;
-        INFLATED.keep(&self.inflated, content, size);
-        copied
     }
 
     /// The whole shard, if it is held: see [`Held::content`].
@@ -242,38 +212,6 @@ impl Shard {
             Compression::None => self.file.content(length, most),
             _ => None,
         }
-    }
-
-    /// One thread inflates, the others wait for it; but not for one that a fork left behind.
-    fn wait_to_inflate(&self) -> Option<MutexGuard<'_, ()>> {
-        loop {
-            let guard = match self.inflating.try_lock() {
-                Ok(guard) => guard,
-                Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
-                Err(TryLockError::WouldBlock) if self.inflater.load(Ordering::Relaxed) != std::process::id() => {
-                    return None
-                }
-                Err(TryLockError::WouldBlock) => {
-                    std::thread::sleep(Duration::from_millis(1));
-                    continue;
-                }
-            };
-            self.inflater.store(std::process::id(), Ordering::Relaxed);
-            return Some(guard);
-        }
-    }
-
-    fn inflate(&self) -> Result<Vec<u8>> {
-        let mut out = Vec::new();
-        let mut stream = self.file().stream(self.compression).take(MAX_INFLATED + 1);
-        stream.read_to_end(&mut out).map_err(|error| read_error(&error).in_file(self.file().path()))?;
-        if out.len() as u64 > MAX_INFLATED {
-            let message =
-                format!("expected a compressed shard of at most {MAX_INFLATED} bytes once inflated, got more");
-            let advice = "Read it in order, or rewrite it in smaller or uncompressed shards.";
-            return Err(Error::usage(message).advise(advice).in_file(self.file().path()));
-        }
-        Ok(out)
     }
 
     /// The data of consecutive records whose frames are in `frames`, both CRCs of each checked.

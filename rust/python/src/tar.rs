@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use penstock_core::file::Plain;
+use penstock_core::inflate::Compression;
 use penstock_core::tar::{self, Content};
 use pyo3::prelude::*;
 
@@ -27,12 +28,18 @@ pub fn shared(rules: Option<Rules>) -> Option<Arc<tar::Rules>> {
     rules.map(|rules| Arc::new(tar::Rules(rules.into_iter().map(rule).collect())))
 }
 
-/// The keys of an archive's samples, and how many of them have a file of each extension.
+/// The keys of an archive's samples, how many of them have a file of each extension, and to how many bytes it is inflated:
+/// none if it is not compressed.
 #[pyfunction]
-pub fn list_tar(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<String>, BTreeMap<String, u64>)> {
-    let listing = interruptible(py, None, |pulse| {
+pub fn list_tar(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<String>, BTreeMap<String, u64>, u64)> {
+    let (listing, compression) = interruptible(py, None, |pulse| {
         let file = Plain::open(&path)?;
-        tar::scan(&file, tar::compression(&file)?, usize::MAX, pulse)
+        let compression = tar::compression(&file)?;
+        tar::scan(&file, compression, usize::MAX, pulse).map(|listing| (listing, compression))
     })?;
-    Ok((listing.keys, listing.extensions))
+    let inflated = match compression {
+        Compression::None => 0,
+        _ => listing.offsets.last().copied().unwrap_or(0),
+    };
+    Ok((listing.keys, listing.extensions, inflated))
 }

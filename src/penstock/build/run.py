@@ -221,11 +221,15 @@ class _Build:
         return job
 
     def _spool_parts(self, job: Job) -> Job:
-        """Examples that become many, or that may be left out, are spooled first: only then their number is known."""
+        """Examples that become many, or that may be left out, are spooled first: only then their number is known.
+
+        So are those that are best read file by file, where the records have another order.
+        """
         for split in list(self.splits):
-            if isinstance(split.source, Spooled) or not (self.options.dedupe or split.multiplies()):
+            tars = split.by_file()
+            if isinstance(split.source, Spooled) or not (self.options.dedupe or split.multiplies() or tars):
                 continue
-            numbers = np.array_split(np.arange(len(split.rows)), min(len(split.rows), SPOOL_TASKS))
+            numbers = tars or np.array_split(np.arange(len(split.rows)), min(len(split.rows), SPOOL_TASKS))
             tasks = [Task(split.name, spool_name(split.name, at), n, split.keys_of(n)) for at, n in enumerate(numbers)]
             entries = {task.file: self._spooled(task.file) for task in tasks}
             missing = [task for task in tasks if entries[task.file] is None]

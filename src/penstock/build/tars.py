@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from ..errors import SchemaError, StorageError
 from ..field import Field
 from ..load.dataset import Dataset, load
 from ..load.opening import PathLike
+from ..records.index import sidecar_path
 from ..records.peek import image_type
 from ..records.shard import ShardFormat
 from ..records.tar import KEY, SUFFIXES
@@ -194,6 +196,7 @@ class _Tars:
         if self._open is not None:
             self._open.close()
             self._open = None
+            sidecar_path(self._path).unlink(missing_ok=True)  # that of a file that stood here
             os.replace(self._temporary, self._path)
             self.files.append(self._path)
 
@@ -203,10 +206,18 @@ class _Tars:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self._end()
+            if self.overwrite:
+                self._take_away_rest()
         elif self._open is not None:
             self._open.close()
             with suppress(FileNotFoundError):
                 os.unlink(self._temporary)
+
+    def _take_away_rest(self) -> None:
+        """What an earlier run has left under the numbers that follow, the last one first: a rerun finds the others."""
+        for path in reversed(list(itertools.takewhile(os.path.lexists, self._names))):
+            sidecar_path(path).unlink(missing_ok=True)
+            os.unlink(path)
 
 
 def _numbered(pattern: str) -> Iterator[str]:

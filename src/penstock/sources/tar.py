@@ -32,6 +32,8 @@ from .files import PathLike, files_named, short_names, stamp_of
 from .image_folder import SPLIT_NAMES
 from .listed import position, split_order
 
+MOST_INFLATED = 512 << 20  # bytes of compressed tars that the core keeps in memory
+
 RecordFunction = Callable[[dict[str, Any]], Any]
 
 
@@ -39,11 +41,17 @@ class TarSamples:
     """The samples of some tar files. `source[i]` decodes one, `records` gives them as records; nothing is unpacked."""
 
     def __init__(
-        self, files: Sequence[str], names: Sequence[str], keys: Sequence[Sequence[str]], schema: Schema
+        self,
+        files: Sequence[str],
+        names: Sequence[str],
+        keys: Sequence[Sequence[str]],
+        schema: Schema,
+        inflated: int = 0,
     ) -> None:
         self.files = list(files)
         self.names = list(names)
         self.schema = schema
+        self.inflated = inflated
         self._keys = list(chain.from_iterable(keys))
         self.starts = np.cumsum([0, *map(len, keys)])
         self._reading: tuple[Shards, Codec] | None = None
@@ -74,6 +82,12 @@ class TarSamples:
             shards = [(f, n, existing_sidecar(f), rules) for f, n in zip(self.files, counts, strict=True)]
             self._reading = Shards(shards), Codec(self.schema)
         return self._reading
+
+    @property
+    def by_file(self) -> list[Array] | None:
+        """The samples of each tar by number, where they are best read tar by tar: inflated, they go not into memory."""
+        numbers = np.arange(len(self))
+        return np.split(numbers, self.starts[1:-1]) if self.inflated > MOST_INFLATED else None
 
     def key(self, index: int) -> str:
         """The name of the tar, and the sample's key in it."""
@@ -128,6 +142,8 @@ class Converted:
                 got = type(example).__name__
                 raise SchemaError(f"expected (value, label) from record_to_pair, got {got}", self.place(index))
             return {"value": example[0], "label": example[1]}
+        if hasattr(example, "SerializeToString"):
+            return values_of_message(example)
         if not isinstance(example, Mapping):
             got = type(example).__name__
             raise SchemaError(f"expected a dict from record_to_example, got {got}", self.place(index))
@@ -137,6 +153,11 @@ class Converted:
     def options(self) -> dict[str, Any]:
         """What tells the function from another one."""
         return {"record_to_pair" if self.pair else "record_to_example": described(self.function, "tar")}
+
+    @property
+    def by_file(self) -> list[Array] | None:
+        """How they are best read."""
+        return self.samples.by_file
 
     def key(self, index: int) -> str:
         """The sample's."""
@@ -155,6 +176,17 @@ class Converted:
         return self.samples.stamps(indices)
 
 
+def values_of_message(message: Any) -> dict[str, Any]:
+    """What a tf.train.Example holds: a list that has one value is that value."""
+    values: dict[str, Any] = {}
+    for name, feature in message.features.feature.items():
+        kind = feature.WhichOneof("kind")
+        found = list(getattr(feature, kind).value) if kind else []
+        listed = np.array(found, np.float32) if kind == "float_list" else found
+        values[name] = listed[0] if len(listed) == 1 else listed
+    return values
+
+
 def tar(
     pattern: PathLike | Sequence[PathLike],
     *,
@@ -171,7 +203,7 @@ def tar(
     pattern            a file, a folder, a glob, a range, or a list of them: .tar, .tar.gz, .tgz, .tar.zst
     schema             what the files of a sample are, by extension; found out unless told
     decode             False leaves every file as its bytes
-    record_to_example  a function from {"__key__": ..., extension: bytes} to an example
+    record_to_example  a function from {"__key__": ..., extension: bytes} to an example: a dict, or a tf.train.Example
     record_to_pair     the same to (value, label), which become the fields value and label
 
     The files of a sample stand one after the other; those that do not are an error. Tars called train-000.tar,
@@ -208,10 +240,10 @@ def samples_of(
     """The samples of tar files by split; under "" where the names tell none, or none are wanted."""
     with ThreadPoolExecutor(min(len(files), default_threads())) as pool:
         listed = list(pool.map(list_tar, files))
-    samples = sum(len(keys) for keys, _ in listed)
+    samples = sum(len(keys) for keys, *_ in listed)
     if schema is None:
         sampled = sampled_schema(files, raw=raw)
-        whole = without_key(exact_schema(sampled, samples, [found for _, found in listed], raw=raw))
+        whole = without_key(exact_schema(sampled, samples, [found for _, found, _ in listed], raw=raw))
     else:
         whole = without_key(checked_schema(schema))
     names = short_names(files)
@@ -226,6 +258,7 @@ def samples_of(
             [names[n] for n in parts[split]],
             [listed[n][0] for n in parts[split]],
             whole,
+            sum(listed[n][2] for n in parts[split]),
         )
         for split in sorted(parts, key=split_order)
     }

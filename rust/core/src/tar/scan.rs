@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::file::{Plain, Pulse, WINDOW};
 use crate::inflate::{read_error, Compression};
 
-/// Where members are larger than this, only their headers are read.
-const LARGE: u64 = 1 << 14;
+/// What is read at first, and after a jump: a header, and the small members behind it with theirs.
+const FIRST: u64 = 1 << 12;
 
 /// The samples of an archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,13 +23,20 @@ pub struct Listing {
     pub extensions: BTreeMap<String, u64>,
 }
 
-/// A file, a window at a time.
+/// A file, a window at a time. Windows grow where one is read after the other; where members are large, and their data is
+/// jumped over, they stay small.
 struct Windows<'a> {
     file: &'a Plain,
     window: Vec<u8>,
     start: u64,
     length: u64,
-    last: u64,
+    step: u64,
+}
+
+impl<'a> Windows<'a> {
+    fn new(file: &'a Plain) -> Windows<'a> {
+        Windows { file, window: Vec::new(), start: 0, length: 0, step: FIRST }
+    }
 }
 
 impl Source for Windows<'_> {
@@ -39,11 +46,11 @@ impl Source for Windows<'_> {
             return Ok(&[]);
         }
         if offset < self.start || end > self.start + self.length {
-            let step = if offset - self.last.min(offset) > LARGE { end - offset } else { WINDOW as u64 };
-            (self.start, self.length) = (offset, step.max(end - offset).min(self.file.size() - offset));
+            let near = offset < self.start.saturating_add(self.length).saturating_add(self.step);
+            self.step = if near { WINDOW.min(4 * self.step as usize) as u64 } else { FIRST };
+            (self.start, self.length) = (offset, self.step.max(end - offset).min(self.file.size() - offset));
             self.file.read_into(&mut self.window, self.start, self.length)?;
         }
-        self.last = offset;
         Ok(&self.window[(offset - self.start) as usize..(end - self.start) as usize])
     }
 
@@ -81,8 +88,7 @@ impl<R: Read> Source for Stream<R> {
 pub fn scan(file: &Plain, compression: Compression, most: usize, pulse: Pulse<'_>) -> Result<Listing> {
     let listing = match compression {
         Compression::None => {
-            let mut windows = Windows { file, window: Vec::new(), start: 0, length: 0, last: 0 };
-            list(&mut windows, most, pulse).map(|mut listing| {
+            list(&mut Windows::new(file), most, pulse).map(|mut listing| {
                 // The end of the archive, and what may stand behind it, go with the last sample.
                 if listing.keys.len() < most {
                     if let Some(end) = listing.offsets[1..].last_mut() {
