@@ -13,10 +13,10 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-all services lint format bench fuzz docs wheel lock clean
+.PHONY: help demo dev test test-cluster test-all services lint format bench fuzz docs wheel lock clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## build penstock and take the tour (light: no TensorFlow, no torch)
 	@scripts/need rust
@@ -32,6 +32,12 @@ test: ## run the quick tests, Rust and Python, against the real peers
 	$(PYTHON) scripts/shared.py cargo test --quiet $(LOCKED) -p penstock-core
 	@$(PYTHON) -m services build
 	.venv-test/bin/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-cluster: ## run the tests that start several hosts: a Ray cluster, torch.distributed, jax.distributed
+	@scripts/need rust test
+	@scripts/venv test
+	@scripts/install test --release $(LOCKED)
+	.venv-test/bin/python -m pytest -m cluster $(PYTEST_ARGS)
 
 test-all: ## run all the tests, the slow ones too
 	@scripts/need rust test

@@ -41,6 +41,7 @@ OPTIONAL_PACKAGES = {
     "jax": {"frameworks"},
     "keras": {"frameworks"},
     "h5py": {"sources"},
+    "ray": {"build"},
 }
 # Leaves that nothing imports but a method that opens them: what they are made for may stand at their head.
 LEAVES = {"frameworks"}
@@ -51,8 +52,8 @@ PUBLIC = [
     "Array", "ArrayRecord", "ArrayRecordReader", "ArrayRecordWriter", "BuildError", "Built", "Bytes", "Codec",
     "CorruptionError", "Dataset", "Example", "ExampleError", "Field", "IgnoreExample", "Image",
     "IndexMismatchError", "Info", "Label", "LoadError", "Loader", "Local", "MissingDependencyError",
-    "NotFoundError", "PenstockError", "Place", "Quarantine", "Ragged", "RecordIndexError", "Records", "Schema",
-    "SchemaError", "SequenceCodec", "Skip", "Split", "Splits", "StorageError", "TFRecord", "TFRecordReader",
+    "NotFoundError", "PenstockError", "Place", "Quarantine", "Ragged", "Ray", "RecordIndexError", "Records",
+    "Schema", "SchemaError", "SequenceCodec", "Skip", "Split", "Splits", "StorageError", "TFRecord", "TFRecordReader",
     "TFRecordWriter", "Text", "__version__", "array_records", "build", "coco", "convert", "crc32c", "csv", "dedupe",
     "examples", "image_classification", "image_folder", "json", "jsonl", "load", "masked_crc32c", "mix", "parquet",
     "place_of_record", "places_of", "split", "splits", "table", "tar", "text_classification", "tfds", "tfrecords",

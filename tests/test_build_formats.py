@@ -239,7 +239,7 @@ def test_manifests_whose_formats_differ_are_refused(built: dict[str, Path]) -> N
         {"alternatives": {"array_record": {"train": plain["splits"]["train"]}}},
         {"alternatives": {"array_record": {**plain["splits"], "eval": plain["splits"]["train"]}}},
     ):
-        with pytest.raises(ps.CorruptionError, match="expected a manifest of version 1"):
+        with pytest.raises(ps.CorruptionError, match="expected a manifest of version 2"):
             Manifest.from_json({**plain, **change}, "somewhere")
 
 

@@ -21,7 +21,8 @@ GENERATED = {"format.md", "changes.md"}  # scripts/docs_pages.py puts them into 
 
 # Code that a reader needs not see: <!-- setup ... --> before the blocks that use it.
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$|^<!-- (setup)\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
-SKETCHES = {"performance.md"}  # its one block shows a row of the benchmark, out of its file
+# One shows a row of the benchmark, out of its file; the other's scripts run on a cluster, in test_cluster.py.
+SKETCHES = {"performance.md", "cluster.md"}
 
 
 def page_id(path: Path) -> str:

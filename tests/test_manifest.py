@@ -50,6 +50,25 @@ def shard(**changes: Any) -> dict[str, Any]:
     return {"file": "a", "records": 1, "bytes": 1, "crc32c": 1, "inputs": "", "ignored": 0, "bad": 0, **changes}
 
 
+def first(**changes: Any) -> dict[str, Any]:
+    """A manifest of version 1."""
+    return change(penstock_manifest=1, **changes)
+
+
+def columns(**changes: Any) -> dict[str, Any]:
+    return {"records": [1], "bytes": [1], "crc32c": [1], **changes}
+
+
+def test_the_first_version_is_read() -> None:
+    shards = [{**shard(), "file": SHARDS["train"][0].file, "records": 3, "bytes": 60, "crc32c": 7, "inputs": "abc"}]
+    assert Manifest.from_json(first(splits={"train": shards}), "somewhere") == TOY
+
+
+def test_names_follow_from_numbers_and_what_is_empty_is_left_out() -> None:
+    told = TOY.to_json()["splits"]
+    assert told == {"train": {"records": [3], "bytes": [60], "crc32c": [7], "inputs": ["abc"]}}
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -57,20 +76,32 @@ def shard(**changes: Any) -> dict[str, Any]:
         None,
         7,
         {},
-        change(penstock_manifest=2),
+        change(penstock_manifest=3),
         change(name="../toy"),
         change(schema={}),
         change(splits=[]),
-        change(splits={"../train": []}),
-        change(splits={"train": [shard(file="../../etc/passwd")]}),
-        change(splits={"train": [shard(file="/etc/passwd")]}),
-        change(splits={"train": [shard(file="..")]}),
-        change(splits={"train": [shard(records=-1)]}),
-        change(splits={"train": [shard(bytes=1.5)]}),
-        change(splits={"train": [shard(crc32c=True)]}),
-        change(splits={"train": [shard(more=1)]}),
-        change(splits={"train": [{"file": "a"}]}),
-        change(splits={"train": [shard(bad=-1)]}),
+        first(splits={"../train": []}),
+        first(splits={"train": [shard(file="../../etc/passwd")]}),
+        first(splits={"train": [shard(file="/etc/passwd")]}),
+        first(splits={"train": [shard(file="..")]}),
+        first(splits={"train": [shard(records=-1)]}),
+        first(splits={"train": [shard(bytes=1.5)]}),
+        first(splits={"train": [shard(crc32c=True)]}),
+        first(splits={"train": [shard(more=1)]}),
+        first(splits={"train": [{"file": "a"}]}),
+        first(splits={"train": [shard(bad=-1)]}),
+        change(splits={"../train": columns()}),
+        change(splits={"train": []}),
+        change(splits={"train": columns(records=[-1])}),
+        change(splits={"train": columns(bytes=[1.5])}),
+        change(splits={"train": columns(crc32c=[True])}),
+        change(splits={"train": columns(bytes=[1, 2])}),
+        change(splits={"train": columns(records="7")}),
+        change(splits={"train": columns(inputs=[7])}),
+        change(splits={"train": columns(more=[1])}),
+        change(splits={"train": columns(file=["../../etc/passwd"])}),
+        change(splits={"train": {"records": [1]}}),
+        change(format="../tfrecord"),
         change(options=7),
         change(info=7),
         change(info={"version": "one"}),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .build.convert import convert
     from .build.local import Local
     from .build.options import Quarantine
+    from .build.ray import Ray
     from .build.report import Built
     from .build.run import build
     from .columns import Bytes, Ragged
@@ -68,6 +69,7 @@ _HOMES = {
     "build.convert": "convert",
     "build.local": "Local",
     "build.options": "Quarantine",
+    "build.ray": "Ray",
     "build.report": "Built",
     "build.run": "build",
     "columns": "Bytes Ragged",
@@ -131,6 +133,7 @@ __all__ = [
     "Place",
     "Quarantine",
     "Ragged",
+    "Ray",
     "RecordIndexError",
     "Records",
     "Schema",

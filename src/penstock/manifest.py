@@ -15,9 +15,9 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import CorruptionError, NotFoundError
 from .info import Info
@@ -28,9 +28,10 @@ from .storage import publish, read_json
 
 MANIFEST = "penstock.json"
 WORK = ".build"
-VERSION = 1
+VERSION = 2
 KEYS_SUFFIX = ".keys"
 HASHES_SUFFIX = ".hashes.npy"
+ATTEMPT = "attempt-"  # what the files of a task are called until it is known which attempt at it counts
 
 _FORMAT = "|".join(FORMATS)
 _ARRAY_RECORD = re.compile(r"\.array_record-\d+-of-\d+$")
@@ -39,10 +40,10 @@ _FILE = re.compile(r"[\w.-]+")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _MOST_MANIFEST_BYTES = 1 << 30
 _MOST_KEYS_BYTES = 1 << 30  # of one shard
+_NUMBERS = ("records", "bytes", "crc32c")  # what is told of every shard; the rest, where there is something to tell
 
 
-@dataclass(frozen=True)
-class ShardEntry:
+class ShardEntry(NamedTuple):
     """A published shard: its file and what it holds.
 
     inputs        a digest of what it was made from, "" when that is unknown
@@ -108,8 +109,8 @@ class Manifest:
             "info": self.info.to_json(),
             "schema": self.schema.to_json(),
             "format": self.format,
-            "splits": _plain(self.splits),
-            "alternatives": {format: _plain(splits) for format, splits in self.alternatives.items()},
+            "splits": _columns(self.splits),
+            "alternatives": {format: _columns(splits) for format, splits in self.alternatives.items()},
             "options": self.options,
             "source": self.source,
             "found": self.found,
@@ -120,13 +121,18 @@ class Manifest:
     def from_json(cls, data: Any, where: str) -> Manifest:
         """The manifest of `to_json()`; anything else is a CorruptionError."""
         try:
-            if data["penstock_manifest"] != VERSION:
+            if data["penstock_manifest"] not in (1, VERSION):
                 raise ValueError(f"version {data['penstock_manifest']!r}")
-            splits, format = _entries(data["splits"]), data["format"]
-            alternatives = {name: _entries(shards) for name, shards in data["alternatives"].items()}
+            name, format = _checked(_FILE, data["name"]), data["format"]
+            told = {format: data["splits"], **data["alternatives"]}
+            if data["penstock_manifest"] == 1:
+                formats = {each: _entries(splits) for each, splits in told.items()}
+            else:
+                formats = {each: _from_columns(name, each, splits) for each, splits in told.items()}
+            splits = formats.pop(format)
+            alternatives = {each: formats[each] for each in data["alternatives"]}
             _check_alternatives(splits, format, alternatives)
             options, source, found, made = (dict(data[part]) for part in ("options", "source", "found", "made"))
-            name = _checked(_FILE, data["name"])
             info = Info.from_json(name, data["info"])
             schema = Schema.from_json(data["schema"])
             return cls(name, schema, splits, options, source, found, made, info, format, alternatives)
@@ -135,8 +141,41 @@ class Manifest:
             raise CorruptionError(f"expected a manifest of version {VERSION}, got {got}", where) from error
 
 
-def _plain(splits: ShardEntries) -> dict[str, list[dict[str, Any]]]:
-    return {split: [asdict(shard) for shard in shards] for split, shards in splits.items()}
+def _columns(splits: ShardEntries) -> dict[str, dict[str, list[Any]]]:
+    """Shards column by column, which is quick to read; their names follow from their numbers."""
+    told = {}
+    for split, shards in splits.items():
+        columns = {
+            name: list(column) for name, column in zip(ShardEntry._fields, zip(*shards, strict=True), strict=True)
+        }
+        del columns["file"]
+        told[split] = {name: column for name, column in columns.items() if name in _NUMBERS or any(column)}
+    return told
+
+
+def _from_columns(name: str, format: str, data: Mapping[str, Any]) -> ShardEntries:
+    """The shards of `_columns`."""
+    splits: ShardEntries = {}
+    for split, told in data.items():
+        count = len(told["records"])
+        columns: dict[str, list[Any]] = {
+            "file": [shard_file(name, _checked(_SPLIT, split), format, at, count) for at in range(count)]
+        }
+        for part, default in ShardEntry._field_defaults.items():
+            columns[part] = [default] * count
+        unknown = set(told) - set(ShardEntry._fields[1:])
+        if unknown:
+            raise ValueError(f"shards with {sorted(unknown)}")
+        columns |= told
+        for part in ShardEntry._fields:
+            kind = str if part in ("file", "inputs") else int
+            if len(columns[part]) != count or not set(map(type, columns[part])) <= {kind}:
+                raise ValueError(f"odd {part} of the shards of {split}")
+            if kind is int and min(columns[part], default=0) < 0:
+                raise ValueError(f"negative {part} of the shards of {split}")
+        rows = zip(*(columns[part] for part in ShardEntry._fields), strict=True)
+        splits[split] = tuple(map(ShardEntry._make, rows))
+    return splits
 
 
 def _entries(data: Mapping[str, Any]) -> ShardEntries:
@@ -155,7 +194,7 @@ def _check_alternatives(splits: ShardEntries, format: str, alternatives: Mapping
 
 
 def _entry(data: Mapping[str, Any]) -> ShardEntry:
-    known = {field.name for field in fields(ShardEntry)}
+    known = set(ShardEntry._fields)
     if set(data) != known:
         raise ValueError(f"a shard with {sorted(set(data) ^ known)}")
     entry = ShardEntry(**data)
@@ -182,7 +221,8 @@ def read_manifest(directory: Path) -> Manifest:
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
     """Publish a dataset."""
-    publish(directory / MANIFEST, json.dumps(manifest.to_json(), indent=1).encode(), sync=True)
+    members = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in manifest.to_json().items())
+    publish(directory / MANIFEST, ("{\n" + ",\n".join(members) + "\n}\n").encode(), sync=True)
 
 
 def dataset_name(directory: Path) -> str:

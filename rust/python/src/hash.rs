@@ -20,12 +20,11 @@ pub fn hash_keys<'py>(
     Ok(PyArray1::from_vec(py, keys.iter().map(hash).collect::<PyResult<_>>()?))
 }
 
-/// The order hash of the keys "0", "1" ... below `count`.
+/// The numbers below `count`, in the order of the hashes of the keys "0", "1" ...
 #[pyfunction]
-pub fn hash_numbers<'py>(py: Python<'py>, count: usize, seed: u64, split: &str) -> Bound<'py, PyArray1<u64>> {
+pub fn order_numbers<'py>(py: Python<'py>, count: u32, seed: u64, split: &str) -> Bound<'py, PyArray1<u32>> {
     let hasher = Hasher::for_keys(seed, split);
-    let hashes = py.detach(|| (0..count).map(|number| hasher.hash(number.to_string().as_bytes())).collect());
-    PyArray1::from_vec(py, hashes)
+    PyArray1::from_vec(py, py.detach(|| hasher.order_numbers(count)))
 }
 
 /// The content hash of each record.

@@ -64,7 +64,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(image::image_header, module)?)?;
     module.add_function(wrap_pyfunction!(whole::file_stamps, module)?)?;
     module.add_function(wrap_pyfunction!(hash::hash_keys, module)?)?;
-    module.add_function(wrap_pyfunction!(hash::hash_numbers, module)?)?;
+    module.add_function(wrap_pyfunction!(hash::order_numbers, module)?)?;
     module.add_function(wrap_pyfunction!(hash::hash_records, module)?)?;
     module.add_function(wrap_pyfunction!(shard::offsets_from_dali, module)?)?;
     module.add_function(wrap_pyfunction!(shard::salvage, module)?)?;

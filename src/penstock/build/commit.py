@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from .._core import hash_records
 from ..columns import Array
 from ..info import Info
 from ..manifest import (
+    ATTEMPT,
     MANIFEST,
     WORK,
     Manifest,
@@ -36,6 +38,7 @@ from ..tfds.directory import INFO
 from ..tfds.features import FEATURES, LABELS
 from ..tfds.writing import remove_metadata, write_metadata
 from .encoder import Outcome
+from .journal import JOURNAL, LOCK
 
 QUARANTINE = "quarantine.jsonl"
 MOST_LEAKS = 10  # that are named
@@ -56,12 +59,12 @@ def find_leaks(splits: Mapping[str, list[Path]]) -> tuple[int, list[Leak]]:
     """How many contents stand in more than one split, and some of them. `splits` has the shards of each."""
     if len(splits) < 2:
         return 0, []
-    parts = [(split, path, content_hashes(path)) for split, paths in splits.items() for path in paths]
     names = list(splits)
-    split_of = np.concatenate([np.full(len(hashes), names.index(split)) for split, _, hashes in parts])
-    part_of = np.concatenate([np.full(len(hashes), at) for at, (_, _, hashes) in enumerate(parts)])
-    row_of = np.concatenate([np.arange(len(hashes)) for _, _, hashes in parts])
-    hashes = np.concatenate([hashes for _, _, hashes in parts])
+    parts = list(_suspects(splits))
+    split_of = np.concatenate([np.full(len(rows), names.index(split)) for split, _, _, rows in parts])
+    part_of = np.concatenate([np.full(len(rows), at) for at, (_, _, _, rows) in enumerate(parts)])
+    row_of = np.concatenate([rows for _, _, _, rows in parts])
+    hashes = np.concatenate([hashes for _, _, hashes, _ in parts])
     order = np.lexsort((split_of, hashes))
     ranked, owner = hashes[order], split_of[order]
     crossing = np.unique(ranked[1:][(ranked[1:] == ranked[:-1]) & (owner[1:] != owner[:-1])])
@@ -70,8 +73,26 @@ def find_leaks(splits: Mapping[str, list[Path]]) -> tuple[int, list[Leak]]:
         at = order[np.searchsorted(ranked, content) : np.searchsorted(ranked, content, side="right")]
         _, first = np.unique(split_of[at], return_index=True)
         places = [(parts[part_of[n]], int(row_of[n])) for n in at[first]]
-        leaks.append(Leak(tuple((split, read_keys(path)[row]) for (split, path, _), row in places)))
+        leaks.append(Leak(tuple((split, read_keys(path)[row]) for (split, path, *_), row in places)))
     return len(crossing), leaks
+
+
+def _suspects(splits: Mapping[str, list[Path]]) -> Iterator[tuple[str, Path, Array, Array]]:
+    """Shards, with the hashes of records that may stand in another split too, and the records' numbers.
+
+    Of the largest split, which may be too large for memory, these are only those that another one has.
+    """
+    largest = max(splits, key=lambda split: len(splits[split]))
+    known = [np.empty(0, np.uint64)]
+    for split, paths in splits.items():
+        for path in paths if split != largest else ():
+            known.append(content_hashes(path))
+            yield split, path, known[-1], np.arange(len(known[-1]))
+    others = np.unique(np.concatenate(known))
+    for path in splits[largest]:
+        hashes = content_hashes(path)
+        rows = np.flatnonzero(np.searchsorted(others, hashes) != np.searchsorted(others, hashes, side="right"))
+        yield largest, path, hashes[rows], rows
 
 
 def content_hashes(path: Path) -> Array:
@@ -142,12 +163,25 @@ def write_quarantine(directory: Path, bad: list[dict[str, str]]) -> None:
 
 
 def sweep_temporary(directory: Path, name: str) -> None:
-    """Remove the files that killed builds were writing."""
+    """Remove the files that killed builds, and attempts that nobody waited for, were writing."""
     files = "|".join(map(re.escape, (MANIFEST, QUARANTINE, INFO, FEATURES)))
     ours = re.compile(rf"\.({re.escape(name)}-|({files}|.*{re.escape(LABELS)})\.).*\.partial")
     for path in [*directory.iterdir(), *(directory / WORK).iterdir()]:
-        if ours.fullmatch(path.name) or (path.parent.name == WORK and path.suffix == ".partial"):
+        unfinished = path.suffix == ".partial" or path.name.startswith(ATTEMPT)
+        if ours.fullmatch(path.name) or (path.parent.name == WORK and unfinished):
             path.unlink(missing_ok=True)
+
+
+def remove_work(directory: Path) -> None:
+    """Remove what a build kept. An attempt that nobody waits for may still write there, but not for long."""
+    work = directory / WORK
+    for name in (JOURNAL, LOCK):
+        (work / name).unlink(missing_ok=True)
+    for _ in range(10):
+        shutil.rmtree(work, ignore_errors=True)
+        if not work.exists():
+            return
+        time.sleep(0.1)  # what is left then, the next build here sweeps
 
 
 def sweep_shards(directory: Path, manifest: Manifest, replaced: Iterable[str]) -> None:

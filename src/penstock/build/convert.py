@@ -25,6 +25,7 @@ from ..sources.tar import TarSamples, samples_of
 from ..splitting import Splits
 from ..tfds.writing import dataset_directory, remove_metadata
 from .commit import STEP
+from .engine import Engine
 from .local import Local
 from .report import Built, Meter
 from .run import build
@@ -42,7 +43,7 @@ def convert(
     shards: int | None = None,
     schema: Schema | Mapping[str, Any] | None = None,
     workers: int | None = None,
-    engine: Local | None = None,
+    engine: Engine | None = None,
     overwrite: bool = False,
 ) -> Dataset:
     """Write the records of a dataset, or of record files, anew: the same records in the same order, with the same keys.
@@ -118,7 +119,7 @@ class _Comparison:
         return str(self.paths[0])
 
 
-def _verify(built: Built, sources: Mapping[str, RecordFiles | TarSamples], engine: Local) -> None:
+def _verify(built: Built, sources: Mapping[str, RecordFiles | TarSamples], engine: Engine) -> None:
     """Read all that was written, and compare it. What is not the same is no dataset."""
     items = list(_comparisons(built))
     meter = Meter(engine.progress)
@@ -128,7 +129,7 @@ def _verify(built: Built, sources: Mapping[str, RecordFiles | TarSamples], engin
             count = sum(item.records for item in items if item.split == split)
             if count != len(source):
                 raise CorruptionError(f"expected the {len(source)} records of the source, got {count}", split)
-        with closing(engine.map(_compare, sources, items, meter)) as results:
+        with engine.start(built.path) as workers, closing(workers.map(_compare, sources, items, meter)) as results:
             for _ in results:
                 pass
     except PenstockError:

@@ -113,7 +113,7 @@ class Inputs:
         if not hasattr(self.source, "stamp") or is_table(self.source):
             return None
         said = []
-        for stamp, key in zip(stamps_of(self.source, rows), keys, strict=True):
+        for stamp, key in zip(stamps_of(self.source, rows.astype(np.int64)), keys, strict=True):
             if not stamp:
                 return None
             said.append(f"{len(key)}:{key}{len(stamp)}:{stamp}")

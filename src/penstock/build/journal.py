@@ -35,6 +35,7 @@ class Journal:
         self.shards: dict[str, dict[str, Any]] = {}
         self.commit: dict[str, Any] | None = None
         self._folder = folder
+        self._synced = 0.0
         self._new = [each for each in (folder, folder.parent) if not each.exists()]
         self._lock = _lock(folder / LOCK)
         try:
@@ -86,10 +87,13 @@ class Journal:
         self.spools, self.shards = {}, {}
 
     def note(self, kind: str, content: dict[str, Any]) -> None:
-        """Add a line; it is on the disk when this returns."""
+        """Add a line; it is on the disk when this returns. Those of shards are a second later: a lost one is redone."""
         self._file.write(json.dumps({kind: content}).encode() + b"\n")
         self._file.flush()
-        os.fsync(self._file.fileno())
+        now = time.monotonic()
+        if kind != "shard" or now - self._synced > 1:
+            os.fsync(self._file.fileno())
+            self._synced = now
         self._take(kind, content)
 
     def close(self) -> None:

@@ -81,7 +81,8 @@ class Split:
             self.samples = self.stream.look(on_error) if self.name == first else []
         elif not is_complete(self.source):
             # By hash, whatever the order of the records is: the same examples wherever they stand in the source.
-            rows = order_rows(self.name, self.keys, order="hash", seed=self.seed)
+            hashed = self.order == "hash"
+            rows = self.rows if hashed else order_rows(self.name, self.keys, order="hash", seed=self.seed)
             known, place = load_ahead(engine, self.source, rows), Inputs(self.source).place
 
             def load(row: int) -> Parts:
@@ -104,7 +105,7 @@ class Split:
 
         if not is_complete(self.source):
             return _fitting(lambda named: codec.encode_examples([named[1]], threads=1), self.samples)
-        rows = self.rows[:: max(1, len(self.rows) // 64)]
+        rows = self.rows[:: max(1, len(self.rows) // 64)].astype(np.int64)
         try:
             return encoded(rows)
         except PenstockError:  # of a bad one among them

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ..errors import SchemaError
 from ..records.codec import default_threads
@@ -31,6 +33,21 @@ class Local:
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 1):
                 raise SchemaError(f"expected {name} to be 1 or more, got {value!r}")
+
+    @contextmanager
+    def start(self, directory: Path) -> Iterator[Local]:
+        """Itself: processes begin and end with the work."""
+        yield self
+
+    @property
+    def here(self) -> Local:
+        """Itself: all is done here."""
+        return self
+
+    @property
+    def apart(self) -> bool:
+        """Never: a worker whose item is given to another has ended."""
+        return False
 
     @property
     def processes(self) -> int:

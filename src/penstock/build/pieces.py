@@ -20,7 +20,9 @@ from ..errors import BuildError
 from ..records.tfrecord import TFRecordReader, TFRecordWriter
 from ..subset import takes_many
 from .ahead import ahead
+from .attempts import run_tasks
 from .encoder import Job, Outcome
+from .engine import Workers
 from .inputs import hands_on_records
 from .local import Local
 from .task import Loaded, Task, conclude, load, run, shard_writer
@@ -57,12 +59,16 @@ class Join:
 
 
 def write_shards(
-    engine: Local, job: Job, tasks: list[Task], progress: Progress
+    workers: Workers, job: Job, tasks: list[Task], progress: Progress
 ) -> Generator[tuple[Task, Outcome], None, None]:
     """Run tasks; where they are few, in pieces. Outcomes come as they are ready.
 
-    What the core loads by itself needs no other process: those tasks run here, on threads.
+    What the core loads by itself needs no other process: those tasks run here, on threads. Elsewhere, a task is whole.
     """
+    if workers.apart:
+        yield from run_tasks(workers, job, tasks, progress)
+        return
+    engine = workers.here
     native = {split for split, source in job.sources.items() if hands_on_records(source) or takes_many(source)}
     yield from write_natively(engine, job, [task for task in tasks if task.split in native], progress)
     tasks = [task for task in tasks if task.split not in native]

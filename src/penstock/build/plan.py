@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .._core import hash_keys, hash_numbers
+from .._core import hash_keys, order_numbers
 from ..columns import Array
 from ..errors import SchemaError
+
+MOST_NUMBERED = 2**32 - 1  # examples of a split whose keys are their numbers: each takes four bytes of a plan
 
 
 def order_rows(
@@ -24,7 +26,9 @@ def order_rows(
     `keys` is their number, when each is its own key. A key that stands twice is an error that names both places.
     """
     if isinstance(keys, int):
-        return np.argsort(hash_numbers(keys, seed, split), kind="stable") if order == "hash" else np.arange(keys)
+        if keys > MOST_NUMBERED:
+            raise SchemaError(f"expected at most {MOST_NUMBERED} examples in a split, got {keys}", split, "Split it")
+        return order_numbers(keys, seed, split) if order == "hash" else np.arange(keys, dtype=np.uint32)
     hashes = hash_keys(keys, seed, split)
     rows = np.argsort(hashes, kind="stable")
     sorted_hashes = hashes[rows]

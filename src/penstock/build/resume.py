@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,13 @@ from ..manifest import Manifest, read_manifest, shard_files, shard_pattern
 from ..records.check import checksum
 from ..records.codec import default_threads
 from .commit import publish_dataset, sweep_shards
+from .engine import Workers
 from .journal import Journal
+from .workers import Progress, silent
 
 ANEW = "Build into another directory, or pass overwrite=True (--overwrite) to build this one anew"
+
+AT_ONCE = 16  # finished files that a worker elsewhere looks at for one task
 
 
 def find_standing(directory: Path, *, broken: bool = False) -> Manifest | None:
@@ -82,7 +86,7 @@ def take_over(journal: Journal, manifest: Manifest, retry: bool) -> None:
     journal.note("plan", {"schema": manifest.schema.to_json(), "shards": counts})
     for split, shard, *others in done:
         alternatives = [{"file": each.file, "bytes": each.bytes, "crc32c": each.crc32c} for each in others]
-        journal.note("shard", {"split": split, **asdict(shard), "bad": [], "alternatives": alternatives})
+        journal.note("shard", {"split": split, **shard._asdict(), "bad": [], "alternatives": alternatives})
 
 
 def describe_change(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> list[str]:
@@ -109,19 +113,31 @@ def _check_empty(directory: Path, name: str) -> None:
         raise BuildError(f"expected a directory without shards, got {foreign} - at {directory}. {ANEW}")
 
 
-def whole_files(directory: Path, entries: Iterable[dict[str, Any]]) -> set[str]:
+def whole_files(directory: Path, entries: Iterable[dict[str, Any]], workers: Workers | None = None) -> set[str]:
     """The files that are what their entries say: size, checksum, and that index and keys are beside them.
 
-    The same goes for those of the same records in other formats.
+    The same goes for those of the same records in other formats. Where workers are elsewhere, they look: it may be
+    more than one machine can read.
     """
     from concurrent.futures import ThreadPoolExecutor  # importing penstock costs nothing
 
     named = list(entries)
+    if workers is not None and workers.apart:
+        some = [named[first : first + AT_ONCE] for first in range(0, len(named), AT_ONCE)]
+        with closing(workers.map(look_at, directory.absolute(), some, silent)) as results:
+            return {file for _, files in results for file in files}
     with ThreadPoolExecutor(default_threads()) as pool:
-        whole = pool.map(
-            lambda entry: all(_is_whole(directory, each) for each in (entry, *entry.get("alternatives", ()))), named
-        )
-        return {entry["file"] for entry, fine in zip(named, whole, strict=True) if fine}
+        found = pool.map(lambda entry: look_at(directory, [entry], silent), named)
+        return {file for files in found for file in files}
+
+
+def look_at(directory: Path, entries: list[dict[str, Any]], progress: Progress) -> list[str]:
+    """Those that are what their entries say."""
+    return [
+        entry["file"]
+        for entry in entries
+        if all(_is_whole(directory, each) for each in (entry, *entry.get("alternatives", ())))
+    ]
 
 
 def _is_whole(directory: Path, entry: dict[str, Any]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -16,14 +15,25 @@ import numpy as np
 from ..errors import BuildError, SchemaError
 from ..info import Info
 from ..manifest import WORK, Manifest, dataset_name, dataset_version, shard_file
+from ..records.codec import default_threads
 from ..records.formats import Format
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
 from ..sources.tfds_builder import GeneratedSplits
 from ..tfds.writing import dataset_directory
-from .commit import Leak, describe_dataset, find_leaks, publish_dataset, sweep_shards, sweep_temporary
+from .attempts import run_tasks
+from .commit import (
+    Leak,
+    describe_dataset,
+    find_leaks,
+    publish_dataset,
+    remove_work,
+    sweep_shards,
+    sweep_temporary,
+)
 from .duplicates import drop_duplicates
 from .encoder import DriftError, Job, Outcome
+from .engine import Engine, Workers
 from .inputs import Inputs, inputs_digest
 from .journal import Journal
 from .listing import Split, infer_schema, list_splits
@@ -36,7 +46,7 @@ from .resume import begin, find_standing, finish_commit, take_over, whole_files
 from .schemas import scan
 from .single import build_file, names_file
 from .spool import Spooled, spool_file, spool_name, spool_stream
-from .task import Task, run
+from .task import Task
 
 SPOOL_TASKS = 64  # that a split whose examples become many is cut into
 
@@ -52,7 +62,7 @@ def build(
     seed: int = 0,
     on_error: str | Quarantine = "raise",
     workers: int | None = None,
-    engine: Local | None = None,
+    engine: Engine | None = None,
     info: Info | None = None,
     overwrite: bool = False,
 ) -> Built:
@@ -69,6 +79,7 @@ def build(
     order      "hash": by seed and key, whatever the order of the source; "source": as they come
     on_error   "raise", "skip" or "quarantine" examples that cannot be stored; Quarantine(max_errors=...)
     workers    processes; Local(workers=..., max_memory=..., progress=...) as `engine` says more
+    engine     Local(...), or Ray(...) for the machines of a cluster: the same bytes
     info       what people should know of it: Info(name=..., version=..., description=...)
     overwrite  build anew what stands there, or was begun there, even if it was something else
     """
@@ -91,7 +102,9 @@ def build(
     directory = dataset_directory(path, info)
     with Journal(directory / WORK) as journal:
         try:
-            return _Build(directory, options, engine, journal, splits).run(info, overwrite)
+            with engine.start(directory) as started:
+                meter = Meter(engine.progress)
+                return _Build(directory, options, started, meter, journal, splits).run(info, overwrite)
         except KeyboardInterrupt:
             kept = f"{len(journal.shards)} finished shards are kept"
             raise KeyboardInterrupt(f"stopped: {kept}. Build again to go on - at {directory}") from None
@@ -100,18 +113,27 @@ def build(
 class _Build:
     """One build, step by step."""
 
-    def __init__(self, directory: Path, options: Options, engine: Local, journal: Journal, splits: list[Split]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        options: Options,
+        workers: Workers,
+        meter: Meter,
+        journal: Journal,
+        splits: list[Split],
+    ) -> None:
         self.directory = directory
         self.options = options
-        self.engine = engine
+        self.workers = workers
+        self.meter = meter
         self.journal = journal
         self.splits = splits
         self.drift = ""
         self.outcomes: dict[str, Outcome] = {}
+        self.bad = 0  # examples of theirs
         self.staged: set[str] = set()
         self.duplicates = 0
         self.started = time.monotonic()
-        self.meter = Meter(engine.progress)
 
     def run(self, info: Info | None, overwrite: bool) -> Built:
         before = find_standing(self.directory, broken=overwrite)
@@ -165,7 +187,7 @@ class _Build:
         if plan is None and not (schema and self.options.counts_shards):
             for split in self.splits:
                 on_error = "skip" if schema else self.options.on_error  # for sizes alone, what fails can wait
-                split.look(on_error, self.engine)
+                split.look(on_error, self.workers.here)
         known = {split.name: split.known for split in self.splits}
         if not schema:
             schema = infer_schema(self.splits, self.options.on_error)
@@ -180,7 +202,7 @@ class _Build:
             firm=firm,
             formats=options.formats,
             on_error=options.on_error,
-            chunk_bytes=self.engine.chunk_bytes,
+            chunk_bytes=self.workers.chunk_bytes,
         )
         seen = {name for split in self.splits for _, example in split.samples for name in example}
         look = options.full or not seen <= set(schema)  # a field without a value yet
@@ -195,7 +217,7 @@ class _Build:
             for rows in np.array_split(split.rows, min(len(split.rows), SPOOL_TASKS))
         ]
         self.meter.begin("looking at every example", sum(len(task.rows) for task in tasks))
-        with closing(self.engine.map(scan, job, tasks, self.meter)) as results:
+        with closing(self.workers.map(scan, job, tasks, self.meter)) as results:
             found = {id(task): schema for task, schema in results}
         schema = reduce(Schema.widen, [found[id(task)] for task in tasks], job.schema)
         return replace(job, schema=schema, firm=True)
@@ -210,7 +232,8 @@ class _Build:
             entries = {name: entry for name, entry in earlier.items() if entry is not None}
             if len(entries) < len(names):
                 self.meter.begin(f"spooling {', '.join(names)}", None)
-                own, threads = replace(job, firm=job.declared), self.engine.processes
+                threads = default_threads() if self.workers.apart else self.workers.processes
+                own = replace(job, firm=job.declared)
                 entries = spool_stream(own, stream, threads, self.meter)
                 for entry in entries.values():
                     self.journal.note("spool", entry)
@@ -234,7 +257,8 @@ class _Build:
             entries = {task.file: self._spooled(task.file) for task in tasks}
             missing = [task for task in tasks if entries[task.file] is None]
             self.meter.begin(f"spooling {split.name}", None)
-            with closing(self.engine.map(run, replace(job, formats=(TFRecord(),)), missing, self.meter)) as results:
+            spooling = replace(job, formats=(TFRecord(),))
+            with closing(run_tasks(self.workers, spooling, missing, self.meter)) as results:
                 for task, outcome in results:
                     counts = {"ignored": outcome.ignored, "bad": outcome.bad}
                     files = [spool_file(task.file, job.schema, outcome)]
@@ -253,10 +277,11 @@ class _Build:
 
     def _use_spools(self, job: Job, split: Split, entries: list[dict[str, Any]]) -> Job:
         named = [file for entry in entries for file in entry["files"]]
-        files = [(self.directory / file["file"], Schema.from_json(file["schema"])) for file in named]
+        folder = self.directory.absolute()
+        files = [(folder / file["file"], Schema.from_json(file["schema"])) for file in named]
         for entry in entries:
             self._count(Outcome(split.name, entry["file"], ignored=entry["ignored"], bad=entry["bad"]))
-        spooled = Spooled(files, self.engine.worker_memory // 4)
+        spooled = Spooled(files, self.workers.worker_memory // 4)
         self.splits[self.splits.index(split)] = Split(split.name, spooled, self.options.order, self.options.seed)
         return replace(job, sources={**job.sources, split.name: spooled})
 
@@ -265,6 +290,7 @@ class _Build:
     def _write(self, job: Job) -> list[Outcome]:
         """The shards that were not there, written."""
         self.outcomes = {file: done for file, done in self.outcomes.items() if file.startswith(WORK)}
+        self.bad = sum(len(done.bad) for done in self.outcomes.values())
         job = self._spool_parts(job)
         if self.options.dedupe:
             self.duplicates = drop_duplicates(self.splits, job.schema, across=self.options.dedupe == "across")
@@ -278,7 +304,7 @@ class _Build:
         self.meter.begin("writing", sum(len(task.rows) for task in missing))
         written = []
         job = replace(job, directory=self.directory / WORK)  # where shards wait until all are there
-        with closing(write_shards(self.engine, job, missing, self.meter)) as results:
+        with closing(write_shards(self.workers, job, missing, self.meter)) as results:
             for _, outcome in results:
                 self.journal.note("shard", asdict(outcome))
                 self._count(outcome)
@@ -320,18 +346,21 @@ class _Build:
                 entry = entry if entry["inputs"] == now else None
             if entry is not None:
                 fresh[task.file] = entry
-        self.staged = whole_files(self.directory / WORK, fresh.values())
-        in_place = whole_files(self.directory, [fresh[file] for file in fresh.keys() - self.staged])
+        self.staged = whole_files(self.directory / WORK, fresh.values(), self.workers)
+        others = [fresh[file] for file in fresh.keys() - self.staged]
+        in_place = whole_files(self.directory, others, self.workers)
         whole = self.staged | in_place
         return {file: Outcome(**entry) for file, entry in fresh.items() if file in whole}
 
     def _count(self, outcome: Outcome) -> None:
+        before = self.outcomes.get(outcome.file)
         self.outcomes[outcome.file] = outcome
-        bad = [entry for each in self.outcomes.values() for entry in each.bad]
+        self.bad += len(outcome.bad) - (len(before.bad) if before else 0)
         budget = self.options.max_errors
-        if budget is not None and len(bad) > budget:
+        if budget is not None and self.bad > budget:
+            bad = [entry for each in self.outcomes.values() for entry in each.bad]
             last = f"{bad[-1]['error']} - in example {bad[-1]['key']!r}, from {bad[-1]['place']}"
-            raise BuildError(f"expected at most {budget} bad examples, got {len(bad)}: the last is {last}")
+            raise BuildError(f"expected at most {budget} bad examples, got {self.bad}: the last is {last}")
 
     # The end
 
@@ -368,6 +397,6 @@ class _Build:
         return self._built(manifest, 0, find_leaks(shards)[1] if manifest.found["leaks"] else [])
 
     def _built(self, manifest: Manifest, written: int, leaking: list[Leak]) -> Built:
-        shutil.rmtree(self.directory / WORK)
+        remove_work(self.directory)
         kept, seconds = sum(map(len, manifest.splits.values())) - written, time.monotonic() - self.started
         return Built(self.directory, manifest, written, kept, tuple(leaking), self.drift, seconds)

@@ -20,7 +20,7 @@ from .encoder import Job, example_error, tells, weigh
 from .inputs import is_complete, parts_of
 from .local import Local
 from .task import Task
-from .workers import Progress
+from .workers import Progress, silent
 
 MOST_SAMPLED = 256  # examples of each source
 MOST_SAMPLED_BYTES = 16 << 20
@@ -64,7 +64,7 @@ def load_ahead(engine: Local, source: Any, rows: Array) -> dict[int, Parts]:
     rest = rows[2 * engine.processes : min(MOST_SAMPLED, MOST_SAMPLED_BYTES // (1 + size))]
     if engine.processes > 1 and each * len(rest) > WORTH_WORKERS:
         pieces = np.array_split(rest, min(len(rest), 4 * engine.processes))
-        with closing(engine.map(load_some, source, pieces, _silent)) as results:
+        with closing(engine.map(load_some, source, pieces, silent)) as results:
             for _, found in results:
                 known |= found
     return {row: pickle.loads(parts) for row, parts in known.items()}  # noqa: S301  # from our own workers
@@ -77,10 +77,6 @@ def load_some(source: Any, rows: Array, progress: Progress | None = None) -> dic
         with suppress(Exception):
             found[row] = pickle.dumps(list(parts_of(source[row])), pickle.HIGHEST_PROTOCOL)
     return found
-
-
-def _silent(examples: int, size: int) -> None:
-    """Nobody is told of a sample."""
 
 
 def infer_all(samples: Mapping[str, list[Named]], known: Mapping[str, Schema | None], on_error: str) -> Schema:

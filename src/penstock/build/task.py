@@ -66,7 +66,9 @@ def load(job: Job, task: Task, writer: ShardWriter | ShardWriters, progress: Pro
     outcome = Outcome(task.split, task.file)
     hashes = [np.empty(0, np.uint64)]
     kept: list[Sequence[str]] = []
-    for records, keys in Encoder(job, task.split, outcome, threads).listed(inputs, task.rows, task.keys):
+    for records, keys in Encoder(job, task.split, outcome, threads).listed(
+        inputs, task.rows.astype(np.int64), task.keys
+    ):
         writer.write_records(records)
         if len(job.sources) > 1:
             hashes.append(hash_records(records))

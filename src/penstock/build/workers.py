@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import sys
 import threading
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import BuildError, PenstockError
@@ -23,6 +25,10 @@ Progress = Callable[[int, int], None]  # so many more examples, so many more byt
 Function = Callable[[Shared, Item, Progress], Result]
 
 MOST_CRASHES = 3  # of workers on one item
+
+
+def silent(examples: int, size: int) -> None:
+    """Progress that nobody is told of."""
 
 
 def map_in_processes(
@@ -61,7 +67,7 @@ def map_in_processes(
                     progress(*content)
                 elif kind == "error":
                     error, trace = content
-                    raise error from _WorkerTraceback(trace)
+                    raise error from WorkerTraceback(trace)
                 else:
                     yield worker.item, content
                     if items:
@@ -102,7 +108,16 @@ class _Worker:
         return code
 
 
-class _WorkerTraceback(Exception):  # noqa: N818  # not raised: it shows where an error came from
+def portable(error: BaseException, item: Any) -> BaseException:
+    """An error of an item, such that it survives the way to another process."""
+    if isinstance(error, (PenstockError, OSError, MemoryError)):
+        with suppress(Exception):
+            if type(pickle.loads(pickle.dumps(error))) is type(error):  # noqa: S301  # our own
+                return error
+    return BuildError(f"{type(error).__name__}: {error} - in {item}")
+
+
+class WorkerTraceback(Exception):  # noqa: N818  # not raised: it shows where an error came from
     """What the worker's traceback was."""
 
     def __str__(self) -> str:
@@ -123,10 +138,7 @@ def _serve(connection: Connection, function: Function[Any, Any, Any], shared: An
         try:
             connection.send(("result", function(shared, item, progress)))
         except BaseException as error:  # noqa: BLE001  # the parent raises it
-            trace = traceback.format_exc()
-            known = isinstance(error, (PenstockError, OSError, MemoryError))  # others might not survive the way
-            told = error if known else BuildError(f"{type(error).__name__}: {error} - in {item}")
-            connection.send(("error", (told, trace)))
+            connection.send(("error", (portable(error, item), traceback.format_exc())))
 
 
 def _end_with_parent() -> None:

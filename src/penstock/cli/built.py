@@ -7,10 +7,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
+import click
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..build.engine import Engine
 from ..build.local import Local
+from ..build.ray import Ray
 from ..build.report import Built
 from ..build.report import Progress as State
 from ..load.dataset import Dataset
@@ -23,15 +26,25 @@ Made = TypeVar("Made", bound=Dataset)
 MOST_LEAKS = 3  # that the summary names
 
 
-def run(work: Callable[[Local], Made], options: dict[str, Any]) -> Made | None:
+def run(work: Callable[[Engine], Made], options: dict[str, Any]) -> Made | None:
     """Build with the engine that the options ask for, under a bar; nothing comes of it where Ctrl-C ends it."""
     with _Bar(shown=not options["quiet"]) as bar:
         try:
-            return work(Local(workers=options["workers"], progress=bar))
+            return work(_engine(options, bar))
         except KeyboardInterrupt as stopped:
             bar.hide()
             complain(str(stopped) or "stopped")
             return None
+
+
+def _engine(options: dict[str, Any], bar: _Bar) -> Engine:
+    if options["engine"] == "ray":
+        address = options["address"] or "auto"
+        return Ray(address, shared=options["shared"], workers=options["workers"], progress=bar)
+    for name in ("address", "shared"):
+        if options[name]:
+            raise click.UsageError(f"--{name} goes with --engine ray")
+    return Local(workers=options["workers"], progress=bar)
 
 
 def show_built(path: str, built: Built) -> None:

@@ -60,6 +60,15 @@ OPTIONS = (
     click.option("--shard-bytes", type=size, default="128M", show_default=True, help="About how large a shard is."),
     click.option("--shard-examples", type=Number(1), help="How many examples a shard has at most."),
     click.option("--workers", type=Number(1), help="How many processes; one for each core unless told."),
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        show_default=True,
+        help="Where: on this machine, or on a Ray cluster.",
+    ),
+    click.option("--address", help="With --engine ray: of the cluster's head; that of this machine unless told."),
+    click.option("--shared", is_flag=True, help="With --engine ray: PATH is a mount that all machines have."),
 )
 
 
