@@ -298,9 +298,13 @@ def test_a_lost_node(three: Cluster, tmp_path: Path, capsys: pytest.CaptureFixtu
         ended(process)
         seconds = time.monotonic() - lost
         assert contents(build.path) == expected(tmp_path / "local", 15)
+        loaded = [int(note.name.partition("-")[0]) for note in build.notes.iterdir()]
+        twice = len(loaded) - len(set(loaded))
+        assert twice > 1, "nothing was under way there"  # the driver has looked at one
         with capsys.disabled():
             ideal = (15 - done) * 10 * 0.2 / 2
-            print(f"\none of 3 nodes {how}: complete {seconds:.0f} s later, {ideal:.0f} s of work for the other two")
+            told = f"complete {seconds:.0f} s later, {ideal:.0f} s of work for the other two, {twice} examples twice"
+            print(f"\none of 3 nodes {how}: {told}")
     finally:
         process.kill()
         if how != "killed":
