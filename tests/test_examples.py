@@ -27,10 +27,10 @@ def run(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize("framework", ["torch", "keras", "jax"])
 def test_image_classification(run: Callable[..., str], framework: str) -> None:
     pytest.importorskip(framework)
-    said = run("image_classification.py", "--only", framework, "--count", "240", "--epochs", "8")
+    said = run("image_classification.py", "--only", framework, "--count", "180", "--epochs", "6")
     assert "circle, square, stripes" in said
     (told_apart,) = re.findall(rf"{framework}: (\d+)% told apart", said)
-    assert int(told_apart) > 60  # a third by chance
+    assert int(told_apart) > 45  # a third by chance
 
 
 def test_token_packing(run: Callable[..., str]) -> None:
