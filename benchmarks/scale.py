@@ -36,7 +36,7 @@ began = time.perf_counter()
 dataset = ps.load(sys.argv[1])
 opened = time.perf_counter()
 example = dataset["train"][int(sys.argv[2])]
-print(json.dumps([opened - began, time.perf_counter() - opened, example["x"]]))
+print(json.dumps([opened - began, time.perf_counter() - opened, int(example["x"])]))
 """
 
 

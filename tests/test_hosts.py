@@ -70,7 +70,7 @@ def save(states, rank):
 
 def host(rank):
     items, exchange = (torch_host if framework == "torch" else jax_host)(rank)
-    seen, kept = [], 0
+    seen = []
     for step, batch in enumerate(items, 1):
         seen += np.asarray(batch["id"]).tolist()
         if step == steps:
@@ -82,7 +82,8 @@ def host(rank):
         if step == steps + 2 and rank == doomed:
             os.kill(os.getpid(), signal.SIGKILL)
     else:
-        json.dump(seen, open(f"{folder}/seen-{rank}.json", "w"))
+        if doomed < 0:  # else what came after the checkpoint is lost with the job
+            json.dump(seen, open(f"{folder}/seen-{rank}.json", "w"))
     sys.stdout.flush()
     os._exit(0)
 
