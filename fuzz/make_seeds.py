@@ -510,11 +510,27 @@ def tar() -> dict[str, bytes]:
     }
 
 
+def csv() -> dict[str, bytes]:
+    """A byte for the size of blocks, one whose highest bits choose the delimiter, and one file of text or two."""
+    wide = "a§b\n1§¦\n".encode()
+    return {
+        "late_texts": b"\x04\0a,b\n1,1\n2,18446744073709551615\n3,-1\ncat,7\n007,2.5\n",
+        "never_closed": b'\x03\0a,b\n1,"2\n3,4\n',
+        "not_text": b"\x03\0a,b\n1,\xfe\n",
+        "quotes": b'\x07\0\xef\xbb\xbfid, name ,note\r\n1,"a, b","two\r\nlines"\r\n\r\n2,"say ""hi""",\r\n',
+        "spaced": b'\x05\0filename, label, "kind"\na, 3, "x, y"\nb, 4, z\n',
+        "tabs_and_returns": b'\x02\x40a\tb\r1\tx\r2\t\ry\t"\r"',
+        "two_files": b"\x03\0a,b\n1,x\n2,y\n\xffb,a\nz,2.5\n",
+        "types": b'\x10\0a,b,c,d\n1,2.5,true,x\n-3,1e3,FALSE,\n,nan,,"y, z"\n',
+        "wide_delimiter": b"\x06\xc0" + wide,
+    }
+
+
 def main() -> None:
     """Writes all seeds."""
     total = 0
     shutil.rmtree(SEEDS, ignore_errors=True)
-    for target in (frame_scan, array_record, example_decode, sequence_decode, index_file, round_trip, image, tar):
+    for target in (frame_scan, array_record, example_decode, sequence_decode, index_file, round_trip, image, tar, csv):
         folder = SEEDS / target.__name__
         folder.mkdir(parents=True)
         for name, data in target().items():
