@@ -27,7 +27,7 @@ except ImportError:  # the peers' environment, where nothing is compared
 TF_DATA, BAGZ, ARROW, TORCH = "tf.data", "bagz", "HF datasets", "torch DataLoader"
 GRAIN, MDS, LITDATA, WEBDATASET = (f"{name}, 1/10 of it" for name in ("Grain", "MDS", "LitData", "webdataset"))
 MEMORY_MAP = "NumPy memory map"
-IN_ORDER, NUMPY = f"{OURS}, in order", f"{OURS}, NumPy"
+IN_ORDER, NUMPY, SMALLER = f"{OURS}, in order", f"{OURS}, NumPy", f"{OURS}, stored with max_side=256"
 LARGE = 4096  # examples in a batch for a framework
 BUDGET = 256  # MB that an epoch may take
 SHARD, OF_OURS = tensorflow.SHARD, penstock_load.DATASET
@@ -134,7 +134,10 @@ ROWS = (
         "epoch of W4, decoded to 224 x 224",
         "examples/s",
         {
-            OURS: Contender(penstock_load.load("w4"), (OF_OURS["w3"],)),
+            OURS: Contender(penstock_load.load("w4", stored=OF_OURS["w3"]), (OF_OURS["w3"],)),
+            SMALLER: Contender(
+                penstock_load.load("w4", stored=penstock_load.SMALL), (penstock_load.SMALL,), yardstick=True
+            ),
             TF_DATA: Contender(tensorflow.load_images, (SHARD["w3"],)),
             "DALI, CPU": Contender(dali.load_images, (GENERATED["w3"],), role="peers"),
             TORCH: Contender(torch.load("w4"), (GENERATED["w3"],)),

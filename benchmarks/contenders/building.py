@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import itertools
 import multiprocessing
+import os
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from benchmarks.sources import SOURCES, Example, check_built
 
 SHARD_BYTES = 128 << 20  # of every contender that can be told
 READ_BACK = 50  # examples
+REST = 1.0  # seconds for the disk between two builds
 
 Build = Callable[[list[Any], Path], object]  # items, into a folder
 Write = Callable[[str, Iterator[Example], Path], object]  # a workload's examples, into a path that does not exist yet
@@ -35,6 +38,8 @@ def build_job(setting: Setting, workload: str, build: Build, read: Read, share: 
 
     def after() -> None:
         shutil.rmtree(path)
+        os.sync()  # or who waits for the disk would wait for what others have left to it,
+        time.sleep(REST)  # and for the disk to get over it
 
     def checked() -> None:
         run()

@@ -23,8 +23,9 @@ def _make(workload: str) -> Callable[[Data, Path], None]:
     def make(data: Data, path: Path) -> None:
         import penstock
 
-        if workload == "w3":
-            penstock.build(penstock.image_folder(image_folder(data)), path, order="source")
+        if workload in ("w3", "w3-small"):
+            resize = penstock.Image(max_side=256) if workload == "w3-small" else None
+            penstock.build(penstock.image_folder(image_folder(data), resize=resize), path, order="source")
             return
         columns: dict[str, Any] = dict(data.columns(workload))
         if workload == "w2":
@@ -35,18 +36,18 @@ def _make(workload: str) -> Callable[[Data, Path], None]:
 
 
 DATASET = {name: Artifact(f"{name}.penstock", _make(name), (GENERATED[name],)) for name in ("w1", "w2", "w3")}
+SMALL = Artifact("w3-small.penstock", _make("w3-small"), (GENERATED["w3"],))  # images resized when they were stored
 
 
-def load(workload: str, *, shuffle: bool = False) -> Callable[[Setting], Job]:
+def load(workload: str, *, shuffle: bool = False, stored: Artifact | None = None) -> Callable[[Setting], Job]:
     """An epoch of batches, the same loader for all epochs."""
 
     def build(setting: Setting) -> Job:
         import penstock
 
-        stored = "w3" if workload == "w4" else workload
         decode = {"image": penstock.Image(size=PIXELS)} if workload == "w4" else False
-        split = penstock.load(setting.data.path(DATASET[stored]), decode=decode)["train"]
-        loader = (split.shuffle(seed=7) if shuffle else split).batch(BATCH[stored])
+        split = penstock.load(setting.data.path(stored or DATASET[workload]), decode=decode)["train"]
+        loader = (split.shuffle(seed=7) if shuffle else split).batch(BATCH.get(workload, BATCH["w3"]))
         return epoch_job(setting, workload, lambda: loader)
 
     return build
