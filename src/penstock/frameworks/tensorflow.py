@@ -22,6 +22,7 @@ except ImportError:
 
 CHUNK_BYTES = 4 << 20  # of small batches that cross into TensorFlow together: each crossing has its price
 MOST_BATCHES = 64
+AHEAD = 2  # of them that are ready when one is asked for
 
 __all__ = ["tensors", "tf", "to_tf"]  # who wants TensorFlow takes it from here: its absence is told above
 
@@ -53,7 +54,10 @@ def _generated(loader: Loader, spec: Any) -> Any:
             for item in iteration:
                 yield tensors(item)
 
-    return tf.data.Dataset.from_generator(items, output_signature=spec).prefetch(tf.data.AUTOTUNE)
+    # TensorFlow's tuner sleeps longer and longer, and the end of an epoch waits for it: seconds with TensorFlow 2.21.
+    untuned = tf.data.Options()
+    untuned.autotune.enabled = False
+    return tf.data.Dataset.from_generator(items, output_signature=spec).prefetch(AHEAD).with_options(untuned)
 
 
 def _counted(dataset: Any, loader: Loader) -> Any:
