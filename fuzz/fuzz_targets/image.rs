@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::columns::{Column, Shapes};
-use penstock_core::image::{decode, Crop, Header, Images, Options};
+use penstock_core::image::{decode, resize_file, Crop, Header, Images, Options};
 use penstock_core::plan::{Dtype, Encoding, Missing, Plan, Spec};
 use penstock_core::Kind;
 
@@ -41,6 +41,10 @@ fuzz_target!(|input: &[u8]| {
 
     if options.crop == Crop::Random {
         return; // a batch has random numbers of its own
+    }
+    if let Ok(Some(stored)) = resize_file(file, &options) {
+        let again = decode(&stored, &Options::default(), 7).expect("what we wrote");
+        assert_eq!((again.height, again.width), (height, width));
     }
     let spec = Spec {
         key: "image".into(),

@@ -47,6 +47,13 @@ class Image:
         """The pixels of an image file: uint8[height, width, channels]. `random` decides crops and flips."""
         return _core.decode_image(data, random, **asdict(self))
 
+    def resize(self, data: bytes, place: str = "") -> bytes:
+        """An image file of this size, in the channels that it has; one of the size stays as it is.
+
+        JPEG stays JPEG, all other formats become PNG. `place` is named where the file is broken.
+        """
+        return _core.resize_image(data, place, **asdict(self))
+
     @staticmethod
     def _batch(raw: Any) -> Any:
         """A decoded column as users see it: one array where all images have one size, masked where some are missing."""

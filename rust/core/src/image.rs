@@ -2,6 +2,7 @@
 
 mod bmp;
 mod channels;
+mod encode;
 mod formats;
 mod gif;
 mod header;
@@ -20,6 +21,7 @@ use crate::columns::{Buffer, Column, Shapes};
 use crate::error::{Error, Result};
 use crate::plan::{Dtype, Encoding, Plan};
 
+pub use encode::resize_file;
 pub use formats::{Format, Shape, FREE_PIXELS, MAX_PIXELS, PIXELS_PER_BYTE};
 pub use header::Header;
 pub use options::{Area, Crop, Options, MAX_SIDE};
@@ -45,6 +47,11 @@ pub struct Pixels {
 /// Decodes an image file. `random` decides what a random crop keeps, and whether the image is flipped.
 pub fn decode(bytes: &[u8], options: &Options, random: u64) -> Result<Pixels> {
     options.check()?;
+    decode_one(bytes, options, random)
+}
+
+/// The same with options that are checked: an image alone may have a size and whatever channels it has.
+fn decode_one(bytes: &[u8], options: &Options, random: u64) -> Result<Pixels> {
     let mut decoder = Decoder::default();
     let (drawn, shape) = decoder.read(bytes, options, random)?;
     let [height, width, channels] = shape;

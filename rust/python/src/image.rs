@@ -68,6 +68,21 @@ pub fn decode_image<'py>(
     array(py, pixels)
 }
 
+/// An image file resized, as a file again; as it is where it has the size. `place` is named if it is broken.
+#[pyfunction]
+#[pyo3(signature = (data, place, **options))]
+pub fn resize_image<'py>(
+    data: &Bound<'py, PyBytes>,
+    place: PathBuf,
+    options: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let py = data.py();
+    let options = options.map(options_from).transpose()?.unwrap_or_default();
+    let bytes = data.as_bytes();
+    let resized = released(py, || image::resize_file(bytes, &options).map_err(|error| error.in_file(&place)))?;
+    Ok(resized.map_or_else(|| data.clone(), |file| PyBytes::new(py, &file)))
+}
+
 /// What the header of an image file says: format, width, height. `place` is named if it is broken.
 #[pyfunction]
 pub fn image_header(data: &Bound<'_, PyBytes>, place: PathBuf) -> PyResult<(&'static str, u32, u32)> {

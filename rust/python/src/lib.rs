@@ -62,6 +62,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(peek::first_records, module)?)?;
     module.add_function(wrap_pyfunction!(image::decode_image, module)?)?;
     module.add_function(wrap_pyfunction!(image::image_header, module)?)?;
+    module.add_function(wrap_pyfunction!(image::resize_image, module)?)?;
     module.add_function(wrap_pyfunction!(whole::file_stamps, module)?)?;
     module.add_function(wrap_pyfunction!(hash::hash_keys, module)?)?;
     module.add_function(wrap_pyfunction!(hash::order_numbers, module)?)?;

@@ -12,6 +12,7 @@ from .. import recipes, sources
 from ..build.options import Quarantine
 from ..build.preview import Preview, preview
 from ..build.run import build as build_dataset
+from ..image import Image
 from ..info import Info
 from ..recipes import RECIPES
 from ..records.formats import Format
@@ -74,6 +75,7 @@ def ratios(text: str) -> dict[str, float]:
 @click.option(
     "--retry-quarantine", is_flag=True, help="Try bad examples again: only shards that lack some are written anew."
 )
+@click.option("--max-side", type=click.IntRange(1), help="Store larger images of a folder with sides of this at most.")
 @click.option("--split", "ratios", type=ratios, help="Split SOURCE: train=0.8,eval=0.2.")
 @click.option("--group", help="With --split: a column whose values stay together.")
 @click.option("--stratify", help="With --split: a column whose values are shared out evenly.")
@@ -147,11 +149,16 @@ def _recognised(source: str, places: tuple[str, ...], options: dict[str, Any]) -
         raise click.UsageError("expected SOURCE and the PATH of a dataset")
     kind, why = (options["kind"], "") if options["kind"] else recognise(source)
     remark = f"{source} is taken as {kind}: {why}" if why else ""
-    return Asked(kind, remark, getattr(sources, kind)(source), places[0], asked_formats(options))
+    how = {} if options["max_side"] is None else {"resize": Image(max_side=options["max_side"])}
+    if how and kind != "image_folder":
+        raise click.UsageError(f"--max-side is for a folder of images, and {source} is taken as {kind}")
+    return Asked(kind, remark, getattr(sources, kind)(source, **how), places[0], asked_formats(options))
 
 
 def _recipe(name: str, places: tuple[str, ...], options: dict[str, Any]) -> Asked:
     """A dataset that we know: the folder of its files, and where it goes unless that is where TFDS looks for it."""
+    if options["max_side"] is not None:
+        raise click.UsageError(f"--max-side is for a folder of images, and {name} is a recipe")
     if options["kind"] or len(places) > 2:
         raise click.UsageError(f"expected {name} ROOT [PATH]; a folder of that name is ./{name}")
     recipe = getattr(recipes, name)

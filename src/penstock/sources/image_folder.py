@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from .._core import ImageFiles, file_stamps
-from ..columns import Array
+from ..columns import Array, Bytes
 from ..errors import SchemaError, StorageError
 from ..field import Field
+from ..image import Image
 from ..schema import Schema
 from ..splitting import Splits
 from ..storage import expand
@@ -31,11 +32,12 @@ _Folders = dict[str, list[str]]  # a folder's path below the root -> the images 
 class ImageFolder:
     """Images with the label that their folder names. Only names are read until an example is loaded."""
 
-    def __init__(self, root: str, names: list[str], labels: Array, schema: Schema) -> None:
+    def __init__(self, root: str, names: list[str], labels: Array, schema: Schema, resize: Image | None) -> None:
         self.root = root
         self.names = names
         self.labels = labels
         self.schema = schema
+        self.resize = resize
 
     def __len__(self) -> int:
         return len(self.names)
@@ -45,15 +47,23 @@ class ImageFolder:
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         index = position(index, len(self))
-        path = self.place(index)
-        data = read_file(path)
-        check_image(data, path)
         image, label = self.schema
-        return {image: data, label: int(self.labels[index])}
+        return {image: self._stored(self.place(index)), label: int(self.labels[index])}
+
+    def _stored(self, path: str) -> bytes:
+        data = read_file(path)
+        if self.resize is not None:
+            return self.resize.resize(data, path)
+        check_image(data, path)
+        return data
 
     def stamps(self, indices: Array) -> list[str]:
         """Those of many."""
-        return file_stamps(self._paths(indices))
+        return [self._with_size(stamp) for stamp in file_stamps(self._paths(indices))]
+
+    def _with_size(self, stamp: str) -> str:
+        """Images of another size are other images, though they are made of the same file."""
+        return f"{stamp} {self.resize}" if stamp and self.resize else stamp
 
     def _paths(self, indices: Array) -> list[str]:
         root, names = self.root, self.names
@@ -62,7 +72,9 @@ class ImageFolder:
     def take(self, indices: Array) -> dict[str, Any]:
         """These examples, as columns."""
         image, label = self.schema
-        return {image: ImageFiles(self._paths(indices)), label: self.labels[indices]}
+        paths = self._paths(indices)
+        files = Bytes.from_list(list(map(self._stored, paths))) if self.resize else ImageFiles(paths)
+        return {image: files, label: self.labels[indices]}
 
     def column(self, name: str) -> Any:
         """The labels are known without loading."""
@@ -78,11 +90,15 @@ class ImageFolder:
 
     def stamp(self, index: int) -> str:
         """Size and time of change of the file."""
-        return stamp_of(self.place(index))
+        return self._with_size(stamp_of(self.place(index)))
 
 
-def image_folder(root: PathLike, *, image: str = "image", label: str = "label") -> ImageFolder | Splits:
+def image_folder(
+    root: PathLike, *, image: str = "image", label: str = "label", resize: Image | None = None
+) -> ImageFolder | Splits:
     """The images of `root/class/*` or `root/split/class/*`, as they are, with a label named by the class's folder.
+
+    image_folder("photos/", resize=Image(max_side=256)): stored smaller, so that every epoch decodes less
 
     Classes are sorted by name, and are the same in all splits. Hidden files and files that are no images are left out.
     A pattern such as photos/**/*.jpg takes the images that it names.
@@ -102,19 +118,20 @@ def image_folder(root: PathLike, *, image: str = "image", label: str = "label") 
     schema = Schema({image: Field(dtype="bytes", kind="image"), label: field})
     numbers = {name: number for number, name in enumerate(classes)}
     if not split_level:
-        return _source(base, folders, numbers, schema)
+        return _source(base, folders, numbers, schema, resize)
     splits: dict[str, _Folders] = {}
     for folder, names in folders.items():
         splits.setdefault(folder.partition("/")[0], {})[folder] = names
-    return Splits({name: _source(base, splits[name], numbers, schema) for name in sorted(splits, key=split_order)})
+    names = sorted(splits, key=split_order)
+    return Splits({name: _source(base, splits[name], numbers, schema, resize) for name in names})
 
 
-def _source(base: str, folders: _Folders, numbers: dict[str, int], schema: Schema) -> ImageFolder:
+def _source(base: str, folders: _Folders, numbers: dict[str, int], schema: Schema, resize: Image | None) -> ImageFolder:
     names = [f"{folder}/{name}" for folder, below in folders.items() for name in below]
     _check_text(names, base)
     labels = [numbers[folder.rpartition("/")[2]] for folder in folders]
     counts = [len(below) for below in folders.values()]
-    return ImageFolder(base, names, np.repeat(np.array(labels, dtype=np.int64), counts), schema)
+    return ImageFolder(base, names, np.repeat(np.array(labels, dtype=np.int64), counts), schema, resize)
 
 
 def _check_text(names: list[str], base: str) -> None:

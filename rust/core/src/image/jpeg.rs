@@ -30,6 +30,29 @@ fn has_end(bytes: &[u8]) -> bool {
     last == Some(&[0xff, 0xd9])
 }
 
+/// Whether each component of a sequential file has a scan of its own, with fewer rows for colours: zune-jpeg paints
+/// such files wrong without a word.
+fn has_scans_apart(bytes: &[u8]) -> bool {
+    let mut frame: &[u8] = &[]; // precision, height, width, the number of components, three bytes for each
+    let mut at = 2;
+    while let Some(&[0xff, marker]) = bytes.get(at..at + 2) {
+        let has_length = !matches!(marker, 0xff | 0xd0..=0xd8 | 0x01);
+        let length = bytes.get(at + 2..at + 4).map_or(0, |pair| usize::from(u16::from_be_bytes([pair[0], pair[1]])));
+        let body = bytes.get(at + 4..at + 2 + length).unwrap_or_default();
+        match marker {
+            0xc0 | 0xc1 => frame = body,
+            0xda => {
+                let components = frame.get(6..).unwrap_or_default().chunks_exact(3);
+                let fewer_rows = components.clone().any(|component| component[1] & 0xf != 1);
+                return fewer_rows && body.first().is_some_and(|&here| usize::from(here) < components.len());
+            }
+            _ => {}
+        }
+        at += if marker == 0xff { 1 } else { 2 + if has_length { length } else { 0 } };
+    }
+    false
+}
+
 /// What decodes the pixels.
 pub(super) const DECODER: &str = if cfg!(feature = "turbo") { "libjpeg-turbo" } else { "zune-jpeg" };
 
@@ -59,6 +82,45 @@ pub(super) fn read(bytes: &[u8], wanted: Option<usize>, out: &mut Vec<u8>) -> Re
     if super::turbo::decode(bytes, [height, width, channels], out) {
         return Ok([height, width, channels]);
     }
+    if has_scans_apart(bytes) {
+        let error = Format::Jpeg.broken("a scan for each colour, which is not decoded");
+        return Err(error.advise("Save it anew, or store it through Pillow."));
+    }
     decoder.decode_into(out).map_err(|error| broken(&error))?;
     Ok([height, width, channels])
+}
+
+#[cfg(test)]
+mod tests {
+    use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+
+    use super::*;
+
+    fn file(sampling: SamplingFactor, scan_for_each: bool) -> Vec<u8> {
+        let data: Vec<u8> = (0..48 * 64 * 3).map(|at| (at * 7 % 251) as u8).collect();
+        let mut out = Vec::new();
+        let mut encoder = Encoder::new(&mut out, 92);
+        encoder.set_sampling_factor(sampling);
+        encoder.set_optimized_huffman_tables(scan_for_each); // its way to write those
+        encoder.encode(&data, 64, 48, ColorType::Rgb).unwrap();
+        out
+    }
+
+    #[test]
+    fn several_scans_give_the_same_pixels_or_none() {
+        for sampling in [SamplingFactor::F_1_1, SamplingFactor::F_2_1, SamplingFactor::F_1_2, SamplingFactor::F_2_2] {
+            let [one, several] = [false, true].map(|apart| {
+                let mut out = Vec::new();
+                read(&file(sampling, apart), Some(3), &mut out).map(|_| out)
+            });
+            match several {
+                Ok(pixels) => assert_eq!(pixels, one.unwrap(), "{sampling:?}"),
+                Err(error) => assert!(error.to_string().contains("a scan for each colour"), "{error}"),
+            }
+        }
+        assert!(has_scans_apart(&file(SamplingFactor::F_2_2, true)));
+        assert!(!has_scans_apart(&file(SamplingFactor::F_2_2, false)));
+        assert!(!has_scans_apart(&file(SamplingFactor::F_2_1, true)));
+        assert!(!has_scans_apart(b"\xff\xd8\xff") && !has_scans_apart(b""));
+    }
 }
