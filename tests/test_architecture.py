@@ -42,6 +42,7 @@ OPTIONAL_PACKAGES = {
     "keras": {"frameworks"},
     "h5py": {"sources"},
     "ray": {"build"},
+    "obstore": {"storage"},
 }
 # Leaves that nothing imports but a method that opens them: what they are made for may stand at their head.
 LEAVES = {"frameworks"}

@@ -23,6 +23,8 @@ GENERATED = {"format.md", "changes.md"}  # scripts/docs_pages.py puts them into 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$|^<!-- (setup)\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
 # One shows a row of the benchmark, out of its file; the other's scripts run on a cluster, in test_cluster.py.
 SKETCHES = {"performance.md", "cluster.md"}
+# The servers that a page's code talks to: <!-- needs s3 http_server -->, fixtures of conftest.py.
+NEEDS = re.compile(r"^<!-- needs (.*) -->$", re.MULTILINE)
 
 
 def page_id(path: Path) -> str:
@@ -48,9 +50,12 @@ def plain(path: Path) -> str:
 @pytest.mark.parametrize(
     "path", [path for path in PAGES if blocks(path, "python") and path.name not in SKETCHES], ids=page_id
 )
-def test_code_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": "__page__"}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    needs = NEEDS.search(path.read_text(encoding="utf-8"))
+    servers = {name: request.getfixturevalue(name) for name in (needs[1].split() if needs else ())}
+    namespace: dict[str, object] = {"__name__": "__page__", **servers}
     for block in blocks(path, "python", "setup"):
         exec(compile(block, str(path), "exec"), namespace)
 

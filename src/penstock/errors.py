@@ -6,7 +6,8 @@ PenstockError
 │   └── IndexMismatchError                 an index that does not belong to its shard
 ├── RecordIndexError        (IndexError)   a position outside of a shard or a batch
 ├── StorageError            (OSError)      a file or an object that cannot be read or written
-│   └── NotFoundError       (FileNotFoundError)
+│   ├── NotFoundError       (FileNotFoundError)
+│   └── ElsewhereError                     bytes that are not here yet: nobody but the loader sees it
 ├── BuildError                             a build that cannot go on as asked
 │   └── ExampleError                       an example that could not be stored: split, key, place
 ├── LoadError                              a function of a loader that failed on an example: key, path
@@ -65,6 +66,14 @@ class StorageError(PenstockError, OSError):
 
 class NotFoundError(StorageError, FileNotFoundError):
     """A file or an object that is not there."""
+
+
+class ElsewhereError(StorageError):
+    """Bytes of a remote file that were not asked for yet. Whoever reads remote files brings them, and goes on."""
+
+    path: str
+    offset: int
+    length: int
 
 
 class BuildError(PenstockError):

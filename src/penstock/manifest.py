@@ -38,7 +38,7 @@ _ARRAY_RECORD = re.compile(r"\.array_record-\d+-of-\d+$")
 _SPLIT = re.compile(r"[\w-]+")
 _FILE = re.compile(r"[\w.-]+")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
-_MOST_MANIFEST_BYTES = 1 << 30
+MOST_MANIFEST_BYTES = 1 << 30
 _MOST_KEYS_BYTES = 1 << 30  # of one shard
 _NUMBERS = ("records", "bytes", "crc32c")  # what is told of every shard; the rest, where there is something to tell
 
@@ -215,14 +215,19 @@ def _checked(pattern: re.Pattern[str], text: Any) -> str:
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of a dataset."""
     path = directory / MANIFEST
-    data = read_json(path, "a manifest", _MOST_MANIFEST_BYTES)
+    data = read_json(path, "a manifest", MOST_MANIFEST_BYTES)
     return Manifest.from_json(data, str(path))
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
     """Publish a dataset."""
+    publish(directory / MANIFEST, manifest_bytes(manifest), sync=True)
+
+
+def manifest_bytes(manifest: Manifest) -> bytes:
+    """The file of a manifest."""
     members = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in manifest.to_json().items())
-    publish(directory / MANIFEST, ("{\n" + ",\n".join(members) + "\n}\n").encode(), sync=True)
+    return ("{\n" + ",\n".join(members) + "\n}\n").encode()
 
 
 def dataset_name(directory: Path) -> str:

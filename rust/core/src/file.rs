@@ -7,11 +7,13 @@ use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::crc;
 use crate::error::{Error, Kind, Result};
 use crate::frames::HEADER;
 use crate::inflate::{Compression, Stream};
+use crate::pieces::Pieces;
 use crate::recent::{Recent, Slot};
 
 /// What is read at a time where all of a file is.
@@ -47,12 +49,22 @@ const MOST_OPEN: u64 = 200;
 
 static OPEN: Recent<File> = Recent::new(MOST_OPEN);
 
+/// Brings files that are elsewhere to the paths that they are read by.
+pub trait Bring: std::fmt::Debug + Send + Sync {
+    /// Waits until a file is there. It may be gone again later.
+    fn bring(&self, path: &Path, pulse: Pulse<'_>) -> Result<()>;
+}
+
 /// A file opened for positioned reads.
 #[derive(Debug)]
 pub struct Plain {
     file: Slot<File>,
     path: PathBuf,
     size: u64,
+    /// Who brings it, should it be gone when it is opened again.
+    bring: Option<Arc<dyn Bring>>,
+    /// What is there of a file that is elsewhere.
+    pieces: Option<Arc<Pieces>>,
 }
 
 impl Plain {
@@ -67,7 +79,34 @@ impl Plain {
         }
         let slot = Slot::default();
         OPEN.keep(&slot, file, 1);
-        Ok(Plain { file: slot, path: path.to_path_buf(), size: metadata.len() })
+        Ok(Plain { file: slot, path: path.to_path_buf(), size: metadata.len(), bring: None, pieces: None })
+    }
+
+    /// A file that is elsewhere, of which only some pieces are read.
+    pub fn in_pieces(path: &Path, size: u64, pieces: Arc<Pieces>) -> Plain {
+        Plain { file: Slot::default(), path: path.to_path_buf(), size, bring: None, pieces: Some(pieces) }
+    }
+
+    /// The same, brought again by someone should it be gone.
+    #[must_use]
+    pub fn brought_by(mut self, bring: Arc<dyn Bring>) -> Plain {
+        self.bring = Some(bring);
+        self
+    }
+
+    /// Whether any byte can be read at any time.
+    pub fn is_whole(&self) -> bool {
+        self.pieces.is_none()
+    }
+
+    fn open_again(&self) -> std::io::Result<File> {
+        match (File::open(&self.path), &self.bring) {
+            (Err(error), Some(bring)) if error.kind() == std::io::ErrorKind::NotFound => {
+                bring.bring(&self.path, &mut |_| Ok(())).map_err(|error| std::io::Error::other(error.to_string()))?;
+                File::open(&self.path)
+            }
+            (opened, _) => opened,
+        }
     }
 
     /// The size when it was opened.
@@ -85,7 +124,7 @@ impl Plain {
         if let Some(file) = self.file.try_read().ok().as_ref().and_then(|file| file.as_ref()) {
             return read_exact_at(file, out, offset);
         }
-        let file = File::open(&self.path)?;
+        let file = self.open_again()?;
         let size = file.metadata()?.len();
         if size != self.size {
             let message = format!("expected the file of {} bytes that was opened before, got {size} bytes", self.size);
@@ -97,7 +136,7 @@ impl Plain {
     }
 
     /// Lets go of the file until it is read again.
-    pub(crate) fn rest(&self) {
+    pub fn rest(&self) {
         if let Ok(mut file) = self.file.try_write() {
             *file = None;
         }
@@ -105,6 +144,9 @@ impl Plain {
 
     /// Fills `out` from `offset` on.
     pub fn read_at(&self, out: &mut [u8], offset: u64) -> Result<()> {
+        if let Some(pieces) = &self.pieces {
+            return pieces.read_at(out, offset).map_err(|error| error.in_file(&self.path));
+        }
         self.read_exact_at(out, offset).map_err(|error| {
             let error = match error.kind() {
                 std::io::ErrorKind::UnexpectedEof => Error::corrupt(format!(
@@ -172,7 +214,13 @@ impl Read for Positioned<'_> {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
         let left = self.file.size - self.offset;
         let count = out.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        self.file.read_exact_at(&mut out[..count], self.offset)?;
+        match &self.file.pieces {
+            Some(pieces) => {
+                let read = pieces.read_at(&mut out[..count], self.offset);
+                read.map_err(|error| std::io::Error::other(error.to_string()))?;
+            }
+            None => self.file.read_exact_at(&mut out[..count], self.offset)?,
+        }
         self.offset += count as u64;
         Ok(count)
     }

@@ -37,6 +37,11 @@ impl Row<'_> {
         self.bytes
     }
 
+    /// Its shard, and what has to be read of it.
+    pub fn place(&self) -> (usize, u64, u64) {
+        (self.place, self.start, self.end)
+    }
+
     fn length(&self) -> u64 {
         self.end - self.start
     }

@@ -62,7 +62,10 @@ impl Held {
             return Some(content);
         }
         let size = self.file.size();
-        if length > SMALL || self.read_small.fetch_add(length, Ordering::Relaxed) < size / HOLD_AFTER {
+        if !self.file.is_whole()
+            || length > SMALL
+            || self.read_small.fetch_add(length, Ordering::Relaxed) < size / HOLD_AFTER
+        {
             return None;
         }
         if HELD.load(Ordering::Relaxed).saturating_add(size) > most.min(MAX_HELD) {

@@ -30,6 +30,7 @@ mod once;
 pub mod opened;
 pub mod order;
 pub mod permutation;
+pub mod pieces;
 pub mod plan;
 pub mod publish;
 pub mod queue;

@@ -34,7 +34,11 @@ impl Opened {
     /// Opens a file, by an index or by a scan unless it has a table of its own. What it is, its first bytes say; what the
     /// files of a tar archive are read as, `rules` do.
     pub fn open(path: &Path, sidecar: Sidecar, rules: Option<&Arc<Rules>>, pulse: Pulse<'_>) -> Result<Opened> {
-        let file = Plain::open(path)?;
+        Opened::from_file(Plain::open(path)?, sidecar, rules, pulse)
+    }
+
+    /// The same with a file that is open.
+    pub fn from_file(file: Plain, sidecar: Sidecar, rules: Option<&Arc<Rules>>, pulse: Pulse<'_>) -> Result<Opened> {
         if array_record::is_one(&file)? {
             return Ok(Opened::ArrayRecord(Arc::new(array_record::Shard::from_file(file)?)));
         }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use crate::array_record::Buffer;
 use crate::error::{Error, Kind, Result};
-use crate::file::Pulse;
+use crate::file::{Bring, Plain, Pulse};
 use crate::index::Index;
 use crate::once::Once;
 use crate::opened::Opened;
+use crate::pieces::Pieces;
 use crate::shard::Sidecar;
 use crate::tar::Rules;
 
@@ -26,6 +27,20 @@ pub struct Source {
     pub rules: Option<Arc<Rules>>,
 }
 
+/// How often a file is brought that is gone again when it is opened.
+const ATTEMPTS: usize = 3;
+
+/// Where the bytes of shards come from.
+#[derive(Debug)]
+enum Origin {
+    /// Files that are there.
+    Files,
+    /// Files that someone brings first.
+    Brought(Arc<dyn Bring>),
+    /// Files that are elsewhere: the size of each, and what is here of it.
+    Pieces(Vec<(u64, Arc<Pieces>)>),
+}
+
 /// A sequence of records over many shards.
 #[derive(Debug)]
 pub struct Shards {
@@ -35,6 +50,7 @@ pub struct Shards {
     starts: Vec<u64>,
     /// How many threads have opened many at a time.
     turns: AtomicUsize,
+    origin: Origin,
 }
 
 impl Shards {
@@ -52,7 +68,53 @@ impl Shards {
             starts.push(end);
         }
         let opened = sources.iter().map(|_| Once::default()).collect();
-        Ok(Shards { sources, opened, starts, turns: AtomicUsize::new(0) })
+        Ok(Shards { sources, opened, starts, turns: AtomicUsize::new(0), origin: Origin::Files })
+    }
+
+    /// The same, where someone brings a file before it is opened.
+    #[must_use]
+    pub fn brought_by(self, bring: Arc<dyn Bring>) -> Shards {
+        Shards { origin: Origin::Brought(bring), ..self }
+    }
+
+    /// The same with files that are elsewhere, of these sizes: what is read of them has to be put here first.
+    #[must_use]
+    pub fn in_pieces(self, sizes: impl Iterator<Item = u64>) -> Shards {
+        Shards { origin: Origin::Pieces(sizes.map(|size| (size, Arc::default())).collect()), ..self }
+    }
+
+    /// Puts a piece of a file that is elsewhere, of which at most so many bytes are kept.
+    pub fn put(&self, shard: usize, offset: u64, bytes: Vec<u8>, most: usize) {
+        if let Origin::Pieces(files) = &self.origin {
+            files[shard].1.put(offset, bytes, most);
+        }
+    }
+
+    /// Lets go of a shard's file until it is read again.
+    pub fn rest(&self, shard: usize) {
+        if let Some(opened) = self.opened[shard].get() {
+            opened.file().rest();
+        }
+    }
+
+    /// A shard's file, brought if that is how it comes.
+    fn file(&self, number: usize, pulse: Pulse<'_>) -> Result<Plain> {
+        let path = &self.sources[number].path;
+        match &self.origin {
+            Origin::Files => Plain::open(path),
+            Origin::Pieces(files) => Ok(Plain::in_pieces(path, files[number].0, files[number].1.clone())),
+            Origin::Brought(bring) => {
+                let mut left = ATTEMPTS;
+                loop {
+                    bring.bring(path, pulse)?;
+                    left -= 1;
+                    match Plain::open(path) {
+                        Err(error) if left > 0 && matches!(error.kind(), Kind::Io(Some(2))) => {}
+                        opened => return opened.map(|file| file.brought_by(bring.clone())),
+                    }
+                }
+            }
+        }
     }
 
     /// A single one that is open already.
@@ -61,7 +123,13 @@ impl Shards {
         let source = Source { path: shard.file().path().to_path_buf(), records, sidecar: None, rules: None };
         let opened = Once::default();
         opened.fill(shard);
-        Shards { sources: vec![source], opened: vec![opened], starts: vec![0, records], turns: AtomicUsize::new(0) }
+        Shards {
+            sources: vec![source],
+            opened: vec![opened],
+            starts: vec![0, records],
+            turns: AtomicUsize::new(0),
+            origin: Origin::Files,
+        }
     }
 
     /// How many records.
@@ -101,11 +169,14 @@ impl Shards {
             return Ok(shard);
         }
         let source = &self.sources[number];
+        let file = self.file(number, pulse)?;
         let sidecar = match source.sidecar.as_deref().map(Index::read) {
-            Some(Ok(index)) => Sidecar::Try(index),
+            Some(Ok(index)) if file.is_whole() => Sidecar::Try(index),
+            Some(Ok(index)) => Sidecar::Use(index), // what is elsewhere is not scanned
+            Some(Err(error)) if !file.is_whole() => return Err(error),
             Some(Err(_)) | None => Sidecar::Ignore,
         };
-        let shard = Opened::open(&source.path, sidecar, source.rules.as_ref(), pulse)?;
+        let shard = Opened::from_file(file, sidecar, source.rules.as_ref(), pulse)?;
         if shard.len() as u64 != source.records {
             let message = format!("expected a shard of {} records, got {}", source.records, shard.len());
             let advice = "It was changed after its dataset was made: build it again, or open the file by itself.";
@@ -208,6 +279,64 @@ mod tests {
         assert!(error.starts_with("expected a shard of 5 records, got 4 - at ") && error.contains("1.tfrecord"));
         let endless = Source { path: "a".into(), records: u64::MAX, sidecar: None, rules: None };
         assert!(Shards::new(vec![endless.clone(), endless]).is_err());
+    }
+
+    /// Copies files from another folder.
+    #[derive(Debug)]
+    struct Copies(PathBuf, AtomicUsize);
+
+    impl Bring for Copies {
+        fn bring(&self, path: &std::path::Path, _: Pulse<'_>) -> Result<()> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            let from = self.0.join(path.file_name().unwrap());
+            std::fs::copy(&from, path).map(drop).map_err(|error| Error::io("copying failed", &error).in_file(&from))
+        }
+    }
+
+    #[test]
+    fn shards_are_brought_when_they_are_needed_and_again_when_they_are_gone() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut sources = written(there.path(), &[3, 100]); // so many that it is not held
+        sources.iter_mut().for_each(|source| source.path = here.path().join(source.path.file_name().unwrap()));
+        let bring = Arc::new(Copies(there.path().into(), AtomicUsize::new(0)));
+        let shards = Shards::new(sources.clone()).unwrap().brought_by(bring.clone());
+        let read = |number| shards.read(number, &mut Buffer::default()).map(<[u8]>::to_vec);
+        assert_eq!(read(4).unwrap(), b"record 4");
+        assert!(!sources[0].path.exists() && sources[1].path.exists(), "only what is needed is brought");
+        std::fs::remove_file(&sources[1].path).unwrap();
+        assert_eq!(read(5).unwrap(), b"record 5", "an open file is read on");
+        shards.rest(1);
+        assert_eq!((read(6).unwrap(), bring.1.load(Ordering::Relaxed)), (b"record 6".to_vec(), 2));
+        std::fs::remove_file(there.path().join("0.tfrecord")).unwrap();
+        assert!(read(0).unwrap_err().to_string().starts_with("copying failed"));
+    }
+
+    #[test]
+    fn shards_in_pieces_say_what_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sources = written(folder.path(), &[3, 4]);
+        let bytes = std::fs::read(&sources[1].path).unwrap();
+        let index = folder.path().join("1.index");
+        let scanned = crate::shard::Shard::open(&sources[1].path, Sidecar::Ignore, &mut |_| Ok(())).unwrap();
+        std::fs::write(&index, scanned.index(&mut |_| Ok(())).unwrap().to_bytes()).unwrap();
+        sources[1].sidecar = Some(index);
+        sources.iter_mut().for_each(|source| source.path = "elsewhere".into());
+        let sizes = [0, bytes.len() as u64].into_iter();
+        let shards = Shards::new(sources).unwrap().in_pieces(sizes);
+        let mut asked = 0;
+        let record = loop {
+            match shards.read(5, &mut Buffer::default()) {
+                Ok(record) => break record.to_vec(),
+                Err(error) => {
+                    let Kind::Elsewhere(length) = error.kind() else { panic!("{error}") };
+                    let start = error.offset().unwrap() as usize;
+                    shards.put(1, start as u64, bytes[start..start + length as usize].to_vec(), 1000);
+                    asked += length;
+                }
+            }
+        };
+        assert_eq!(record, b"record 5");
+        assert!(asked < 600, "{asked} bytes were asked for");
     }
 
     #[test]

@@ -22,6 +22,7 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
         Kind::Sidecar => ("IndexMismatchError", None),
         Kind::Schema | Kind::Usage => ("SchemaError", None),
         Kind::OutOfRange => ("RecordIndexError", None),
+        Kind::Elsewhere(_) => ("ElsewhereError", None),
         Kind::Io(Some(NO_ENTRY)) => ("NotFoundError", Some(NO_ENTRY)),
         Kind::Io(errno) => ("StorageError", errno),
     };
@@ -31,10 +32,29 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
         exception.setattr("offset", error.offset())?;
         exception.setattr("record", error.record())?;
     }
+    if let Kind::Elsewhere(length) = error.kind() {
+        exception.setattr("path", error.path().map(|path| path.to_string_lossy().into_owned()))?;
+        exception.setattr("offset", error.offset())?;
+        exception.setattr("length", length)?;
+    }
     if errno.is_some() {
         exception.setattr("errno", errno)?;
     }
     Ok(exception)
+}
+
+/// The error of the core for what a function in Python raised.
+pub fn caught(py: Python<'_>, error: &PyErr) -> Error {
+    let is = |class: &str| {
+        let class = py.import("penstock.errors").and_then(|errors| errors.getattr(class));
+        class.is_ok_and(|class| error.is_instance(py, &class))
+    };
+    let kind = match () {
+        () if is("NotFoundError") => Kind::Io(Some(NO_ENTRY)),
+        () if is("CorruptionError") => Kind::Corrupt,
+        () => Kind::Io(None),
+    };
+    Error::new(kind, error.value(py).to_string())
 }
 
 /// Runs work of the core with the GIL released.

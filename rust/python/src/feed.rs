@@ -50,6 +50,15 @@ impl Feed {
     }
 }
 
+impl Drop for Feed {
+    /// Without the GIL: a thread that waits for a file may need it to end.
+    fn drop(&mut self) {
+        if let Some(feed) = lock(&self.feed).take() {
+            Python::attach(|py| py.detach(|| drop(feed)));
+        }
+    }
+}
+
 #[pymethods]
 impl Feed {
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {

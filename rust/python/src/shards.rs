@@ -1,30 +1,63 @@
 //! Many shards as one sequence of records.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use numpy::PyReadonlyArray1;
 use penstock_core::array_record::Buffer;
 use penstock_core::batches::{Decoder, Rows};
 use penstock_core::feed::{self, Options};
+use penstock_core::file::{Bring, Pulse};
 use penstock_core::gather;
 use penstock_core::shards::{self, Source};
+use penstock_core::Error;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::errors::{interruptible, raise, released};
+use crate::errors::{caught, interruptible, raise, released};
 use crate::feed::Feed;
 use crate::image::Images;
 use crate::order::Order;
 use crate::plan::{Failure, Plan};
 use crate::records::Records;
 use crate::tar::{shared, Rules};
+use crate::with_bytes;
 
 thread_local! {
     /// What a thread reads single records into: it grows to the largest one, and no further.
     static BUFFER: RefCell<Buffer> = RefCell::default();
+}
+
+/// A function that brings a file: it waits a while, and says whether the file is there.
+#[derive(Debug)]
+struct Bringer(Py<PyAny>);
+
+impl Bring for Bringer {
+    fn bring(&self, path: &Path, pulse: Pulse<'_>) -> penstock_core::Result<()> {
+        let there = || {
+            Python::attach(|py| {
+                self.0
+                    .call1(py, (path,))
+                    .map_err(|error| caught(py, &error))?
+                    .is_truthy(py)
+                    .map_err(|error| caught(py, &error))
+            })
+        };
+        while !there()? {
+            pulse(0)?;
+        }
+        Ok(())
+    }
+}
+
+/// A shard's path, the number of its records, the path of its index, and what the files of a tar are read as.
+type Described = (PathBuf, u64, Option<PathBuf>, Option<Rules>);
+
+fn opened(py: Python<'_>, shards: Vec<Described>) -> PyResult<shards::Shards> {
+    let source = |(path, records, sidecar, rules)| Source { path, records, sidecar, rules: shared(rules) };
+    shards::Shards::new(shards.into_iter().map(source).collect()).map_err(|error| raise(py, &error))
 }
 
 /// The shards of a split, or of several. Each is opened when it is first needed.
@@ -34,12 +67,42 @@ pub struct Shards(pub Arc<shards::Shards>);
 #[pymethods]
 impl Shards {
     /// For each its path, the number of its records, the path of its index if there is one, and what the files of a tar
-    /// archive are read as.
+    /// archive are read as. `bring` is called with a path before it is opened, until it says that the file is there.
     #[new]
-    fn new(py: Python<'_>, shards: Vec<(PathBuf, u64, Option<PathBuf>, Option<Rules>)>) -> PyResult<Shards> {
-        let source = |(path, records, sidecar, rules)| Source { path, records, sidecar, rules: shared(rules) };
-        let shards = shards::Shards::new(shards.into_iter().map(source).collect());
-        shards.map(|shards| Shards(Arc::new(shards))).map_err(|error| raise(py, &error))
+    #[pyo3(signature = (shards, bring = None))]
+    fn new(py: Python<'_>, shards: Vec<Described>, bring: Option<Py<PyAny>>) -> PyResult<Shards> {
+        let shards = opened(py, shards)?;
+        Ok(Shards(Arc::new(match bring {
+            Some(bring) => shards.brought_by(Arc::new(Bringer(bring))),
+            None => shards,
+        })))
+    }
+
+    /// The same of files that are elsewhere, each with its size: what is read of them has to be put here first.
+    #[staticmethod]
+    fn in_pieces(py: Python<'_>, shards: Vec<Described>, sizes: Vec<u64>) -> PyResult<Shards> {
+        if sizes.len() != shards.len() {
+            return Err(raise(py, &Error::usage("expected a size for each shard")));
+        }
+        Ok(Shards(Arc::new(opened(py, shards)?.in_pieces(sizes.into_iter()))))
+    }
+
+    /// Puts a piece of a shard that is elsewhere, of which at most so many bytes are kept.
+    fn put(&self, shard: usize, offset: u64, bytes: &Bound<'_, PyAny>, most: usize) -> PyResult<()> {
+        with_bytes(bytes, |bytes| self.0.put(shard, offset, bytes.to_vec(), most))
+    }
+
+    /// Where records are: for each its shard, and from where to where it has to be read.
+    fn places(&self, py: Python<'_>, numbers: &Bound<'_, PyAny>) -> PyResult<Vec<(usize, u64, u64)>> {
+        let numbers = record_numbers(numbers)?;
+        released(py, || {
+            Ok(gather::locate(&self.0, &numbers, &mut |_| Ok(()))?.iter().map(gather::Row::place).collect())
+        })
+    }
+
+    /// Lets go of a shard's file until it is read again.
+    fn rest(&self, shard: usize) {
+        self.0.rest(shard);
     }
 
     fn __len__(&self) -> usize {

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,13 @@ class Leak:
         return " = ".join(f"{split}[{key!r}]" for split, key in self.places)
 
 
-def find_leaks(splits: Mapping[str, list[Path]]) -> tuple[int, list[Leak]]:
-    """How many contents stand in more than one split, and some of them. `splits` has the shards of each."""
+def find_leaks(
+    splits: Mapping[str, list[Path]], with_keys: Callable[[Path], Path] = lambda path: path
+) -> tuple[int, list[Leak]]:
+    """How many contents stand in more than one split, and some of them. `splits` has the shards of each.
+
+    with_keys  gives a shard whose keys are beside it
+    """
     if len(splits) < 2:
         return 0, []
     names = list(splits)
@@ -73,7 +78,7 @@ def find_leaks(splits: Mapping[str, list[Path]]) -> tuple[int, list[Leak]]:
         at = order[np.searchsorted(ranked, content) : np.searchsorted(ranked, content, side="right")]
         _, first = np.unique(split_of[at], return_index=True)
         places = [(parts[part_of[n]], int(row_of[n])) for n in at[first]]
-        leaks.append(Leak(tuple((split, read_keys(path)[row]) for (split, path, *_), row in places)))
+        leaks.append(Leak(tuple((split, read_keys(with_keys(path))[row]) for (split, path, *_), row in places)))
     return len(crossing), leaks
 
 

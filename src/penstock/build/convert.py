@@ -14,8 +14,9 @@ import numpy as np
 from .._core import hash_records
 from ..errors import CorruptionError, PenstockError, SchemaError
 from ..load.dataset import Dataset
-from ..load.opening import Opened, PathLike, ShardFile, open_dataset
-from ..manifest import MANIFEST, read_keys
+from ..load.fetching import Fetcher, bring, bring_beside
+from ..load.opening import Opened, PathLike, ShardFile, open_dataset, open_manifest
+from ..manifest import KEYS_SUFFIX, MANIFEST, read_keys
 from ..records.formats import Format
 from ..records.shard import open_shard
 from ..schema import Schema
@@ -23,6 +24,8 @@ from ..sources.files import short_names
 from ..sources.record_files import RecordFiles
 from ..sources.tar import TarSamples, samples_of
 from ..splitting import Splits
+from ..storage import is_url, join_url, open_store
+from ..tfds.directory import INFO
 from ..tfds.writing import dataset_directory, remove_metadata
 from .commit import STEP
 from .engine import Engine
@@ -63,10 +66,12 @@ def convert(
     opened = open_dataset(source, schema, None)
     said = opened.manifest or opened.prepared
     info = said.info if said else None
-    directory = os.path.realpath(dataset_directory(path, info))
-    if any(
-        os.path.dirname(os.path.realpath(file.path)) == directory for files in opened.splits.values() for file in files
-    ):
+    places = {file.place.rpartition("/")[0] for files in opened.splits.values() for file in files}
+    if is_url(path):
+        same = str(path).rstrip("/") in places
+    else:
+        same = os.path.realpath(dataset_directory(path, info)) in map(os.path.realpath, places)
+    if same:
         raise SchemaError("expected another directory to convert into, got that of the source", str(path))
     sources = {split: _records(files, opened) for split, files in opened.splits.items()}
     built = build(
@@ -96,9 +101,14 @@ def _records(files: tuple[ShardFile, ...], opened: Opened) -> RecordFiles | TarS
     """The records of a split as a source, with the keys that they were built under."""
     paths = [file.path for file in files]
     keys = None
+    if any(file.remote is not None for file in files):
+        Fetcher(files).get(paths)
     if files[0].rules is not None:
         return samples_of(paths, opened.schema, splits=False)[""]
     if opened.manifest is not None:
+        for file in files:
+            if file.remote is not None:
+                bring_beside(file, KEYS_SUFFIX)
         keys = [key for path in paths for key in read_keys(Path(path))]
     return RecordFiles(paths, opened.schema, short_names(paths), open_shard, keys)
 
@@ -111,12 +121,12 @@ class _Comparison:
     """A shard that was written, in all formats, and the number of its first record in the split."""
 
     split: str
-    paths: tuple[Path, ...]
+    files: tuple[ShardFile, ...]
     first: int
     records: int
 
     def __str__(self) -> str:
-        return str(self.paths[0])
+        return self.files[0].place
 
 
 def _verify(built: Built, sources: Mapping[str, RecordFiles | TarSamples], engine: Engine) -> None:
@@ -129,27 +139,44 @@ def _verify(built: Built, sources: Mapping[str, RecordFiles | TarSamples], engin
             count = sum(item.records for item in items if item.split == split)
             if count != len(source):
                 raise CorruptionError(f"expected the {len(source)} records of the source, got {count}", split)
-        with engine.start(built.path) as workers, closing(workers.map(_compare, sources, items, meter)) as results:
+        with (
+            engine.start(Path(built.path)) as workers,
+            closing(workers.map(_compare, sources, items, meter)) as results,
+        ):
             for _ in results:
                 pass
     except PenstockError:
-        remove_metadata(built.path)
-        (built.path / MANIFEST).unlink()
+        _unpublish(built.path)
         raise
 
 
+def _unpublish(path: Path | str) -> None:
+    if isinstance(path, Path):
+        remove_metadata(path)
+        (path / MANIFEST).unlink()
+        return
+    for name in (INFO, MANIFEST):
+        store, place = open_store(join_url(path, name))
+        store.delete(place)
+
+
 def _comparisons(built: Built) -> Iterator[_Comparison]:
+    own, manifest = built._opened, built.manifest
+    formats = [open_manifest(own.path, manifest, format=each, cache=own.cache).splits for each in manifest.formats]
     for split in built.manifest.splits:
         first = 0
-        for same in zip(*(splits[split] for splits in built.manifest.formats.values()), strict=True):
-            yield _Comparison(split, tuple(built.path / shard.file for shard in same), first, same[0].records)
+        for same in zip(*(splits[split] for splits in formats), strict=True):
+            yield _Comparison(split, same, first, same[0].records)
             first += same[0].records
 
 
 def _compare(sources: Mapping[str, RecordFiles | TarSamples], item: _Comparison, progress: Progress) -> None:
     """Hash the records of a shard, and those that it was made from."""
-    readers = [open_shard(path) for path in item.paths]
-    most = max(path.stat().st_size for path in item.paths)
+    for file in item.files:
+        if file.remote is not None:
+            bring(file)
+    readers = [open_shard(file.path) for file in item.files]
+    most = max(file.bytes for file in item.files)
     step = max(1, min(STEP, CHUNK * item.records // most))
     for start in range(0, item.records, step):
         stop = min(start + step, item.records)

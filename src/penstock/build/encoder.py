@@ -36,6 +36,7 @@ class Job:
 
     declared  the schema is the user's
     firm      it is not widened any more: it was declared, or every example was looked at
+    target    the URL of the folder that shards are sent to, if it is not a directory that they go to
     """
 
     directory: Path
@@ -47,6 +48,7 @@ class Job:
     formats: tuple[Format, ...]
     on_error: str
     chunk_bytes: int
+    target: str | None = None
 
 
 @dataclass

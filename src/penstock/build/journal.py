@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from ..errors import BuildError, StorageError
+from ..storage.locks import held, is_still
 
 JOURNAL = "journal.jsonl"
 LOCK = "lock"
@@ -125,7 +126,7 @@ def _lock(path: Path) -> int:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise StorageError(f"expected a directory to build in, got an error: {error}") from error
-        if _held(handle) and _is_still(path, handle):
+        if held(handle) and is_still(path, handle):
             os.ftruncate(handle, 0)
             os.pwrite(handle, str(os.getpid()).encode(), 0)
             return handle
@@ -135,23 +136,3 @@ def _lock(path: Path) -> int:
             where = path.parent.parent
             raise BuildError(f"expected to build here alone, got process {holder} that builds here too - at {where}")
         time.sleep(0.02)
-
-
-def _held(handle: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # a system without such locks
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_still(path: Path, handle: int) -> bool:
-    """Whether the file that is held is the one that others will find; a build that ends removes its own."""
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(handle))
-    except FileNotFoundError:
-        return False

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from ..load.dataset import Dataset
-from ..load.opening import open_manifest
+from ..load.opening import Opened
 from ..manifest import Manifest
 from ..tfds.features import features_of
 from .commit import Leak
@@ -51,7 +50,7 @@ class Built(Dataset):
 
     def __init__(
         self,
-        path: Path,
+        opened: Opened,
         manifest: Manifest,
         written: int,
         kept: int,
@@ -59,7 +58,7 @@ class Built(Dataset):
         drift: str,
         seconds: float,
     ) -> None:
-        super().__init__(open_manifest(path, manifest))
+        super().__init__(opened)
         self.manifest = manifest
         self.written = written
         self.kept = kept

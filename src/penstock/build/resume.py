@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import BuildError, CorruptionError, NotFoundError
 from ..manifest import Manifest, read_manifest, shard_files, shard_pattern
 from ..records.check import checksum
 from ..records.codec import default_threads
-from .commit import publish_dataset, sweep_shards
 from .engine import Workers
 from .journal import Journal
 from .workers import Progress, silent
+
+if TYPE_CHECKING:
+    from .place import Folder
 
 ANEW = "Build into another directory, or pass overwrite=True (--overwrite) to build this one anew"
 
@@ -34,7 +36,7 @@ def find_standing(directory: Path, *, broken: bool = False) -> Manifest | None:
 
 
 def begin(
-    directory: Path, journal: Journal, standing: Manifest | None, begun: dict[str, Any], overwrite: bool
+    place: Folder, journal: Journal, standing: Manifest | None, begun: dict[str, Any], overwrite: bool
 ) -> Manifest | None:
     """Make the journal that of this build, and return the dataset that stands here if it is to be brought up to date.
 
@@ -47,20 +49,20 @@ def begin(
         journal.forget()  # an attempt at another dataset that was given up: this one stands
     before = journal.begun or (standing.begun if standing else None)
     if before is None:
-        _check_empty(directory, begun["name"])
+        _check_empty(place, begun["name"])
     elif changed := "; ".join(describe_change(before, begun)):
         what = "go on with the build that was begun here" if journal.begun else "bring this dataset up to date"
-        raise BuildError(f"expected to {what}, got another one: {changed} - at {directory}. {ANEW}")
+        raise BuildError(f"expected to {what}, got another one: {changed} - at {place.where}. {ANEW}")
     if journal.begun is not None:
         return None
     journal.begin(begun)
     return standing
 
 
-def finish_commit(directory: Path, journal: Journal, begun: dict[str, Any]) -> None:
+def finish_commit(place: Folder, journal: Journal, begun: dict[str, Any]) -> None:
     """Finish the dataset of a build that was cut off at its very end, whatever is built now."""
     assert journal.commit is not None
-    sweep_shards(directory, publish_dataset(directory, journal.commit), journal.commit["replaced"])
+    place.sweep(place.publish(journal.commit), journal.commit["replaced"])
     if journal.begun != begun:
         journal.forget()
 
@@ -105,12 +107,12 @@ def _shown(value: Any) -> str:
     return "not there" if value is None else "something else" if isinstance(value, (dict, list)) else repr(value)
 
 
-def _check_empty(directory: Path, name: str) -> None:
+def _check_empty(place: Folder, name: str) -> None:
     """Shards that no manifest and no journal speaks of are someone else's."""
     pattern = shard_pattern(name)
-    foreign = next((path.name for path in directory.iterdir() if pattern.fullmatch(path.name)), None)
+    foreign = next((file for file in place.names() if pattern.fullmatch(file)), None)
     if foreign is not None:
-        raise BuildError(f"expected a directory without shards, got {foreign} - at {directory}. {ANEW}")
+        raise BuildError(f"expected a directory without shards, got {foreign} - at {place.where}. {ANEW}")
 
 
 def whole_files(directory: Path, entries: Iterable[dict[str, Any]], workers: Workers | None = None) -> set[str]:

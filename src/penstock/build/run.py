@@ -20,17 +20,8 @@ from ..records.formats import Format
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
 from ..sources.tfds_builder import GeneratedSplits
-from ..tfds.writing import dataset_directory
 from .attempts import run_tasks
-from .commit import (
-    Leak,
-    describe_dataset,
-    find_leaks,
-    publish_dataset,
-    remove_work,
-    sweep_shards,
-    sweep_temporary,
-)
+from .commit import Leak, describe_dataset, sweep_temporary
 from .duplicates import drop_duplicates
 from .encoder import DriftError, Job, Outcome
 from .engine import Engine, Workers
@@ -40,9 +31,10 @@ from .listing import Split, infer_schema, list_splits
 from .local import Local
 from .options import Options, Quarantine
 from .pieces import write_shards
+from .place import Folder, place_of
 from .plan import cut_shards
 from .report import Built, Meter
-from .resume import begin, find_standing, finish_commit, take_over, whole_files
+from .resume import begin, finish_commit, take_over, whole_files
 from .schemas import scan
 from .single import build_file, names_file
 from .spool import Spooled, spool_file, spool_name, spool_stream
@@ -71,8 +63,8 @@ def build(
     build([{"x": 1}, {"x": 2}], "data/toy")
     build(image_folder("photos/"), "data/photos", shards=8, on_error="quarantine")
 
-    path       a directory; "tfds:name" or "tfds:name:1.0.0" is the one where TFDS looks for that name;
-               a file such as "train.record", for one split in one file
+    path       a directory, or the URL of one: s3://, gs://, az://, ais://; "tfds:name" or "tfds:name:1.0.0" is the one
+               where TFDS looks for that name; a file such as "train.record", for one split in one file
     format     "tfrecord" or "array_record", or TFRecord(...) or ArrayRecord(...) with options; a list for both at once
     shards     how many for each split; by size unless told
     schema     what examples hold; found out unless told, from a sample or, with "full", from every example
@@ -99,15 +91,18 @@ def build(
     )
     engine = engine or Local(workers=workers)
     splits = list_splits(source, order, seed)
-    directory = dataset_directory(path, info)
-    with Journal(directory / WORK) as journal:
+    place = place_of(path, info)
+    if place.target is not None and not isinstance(engine, Local):
+        hint = "Build into a mount that all machines have, then copy it"
+        raise SchemaError("expected a directory for the machines of a cluster, got a URL", place.where, hint)
+    with place.journal() as journal:
         try:
-            with engine.start(directory) as started:
+            with engine.start(place.directory) as started:
                 meter = Meter(engine.progress)
-                return _Build(directory, options, started, meter, journal, splits).run(info, overwrite)
+                return _Build(place, options, started, meter, journal, splits).run(info, overwrite)
         except KeyboardInterrupt:
             kept = f"{len(journal.shards)} finished shards are kept"
-            raise KeyboardInterrupt(f"stopped: {kept}. Build again to go on - at {directory}") from None
+            raise KeyboardInterrupt(f"stopped: {kept}. Build again to go on - at {place.where}") from None
 
 
 class _Build:
@@ -115,14 +110,15 @@ class _Build:
 
     def __init__(
         self,
-        directory: Path,
+        place: Folder,
         options: Options,
         workers: Workers,
         meter: Meter,
         journal: Journal,
         splits: list[Split],
     ) -> None:
-        self.directory = directory
+        self.place = place
+        self.directory = place.directory
         self.options = options
         self.workers = workers
         self.meter = meter
@@ -136,7 +132,7 @@ class _Build:
         self.started = time.monotonic()
 
     def run(self, info: Info | None, overwrite: bool) -> Built:
-        before = find_standing(self.directory, broken=overwrite)
+        before = self.place.standing(broken=overwrite)
         self.info = self._named(info, None if overwrite else before, None if overwrite else self.journal.begun)
         self.begun: dict[str, Any] = {
             "name": self.info.name,
@@ -144,10 +140,10 @@ class _Build:
             "source": {split.name: split.fingerprint() for split in self.splits},
         }
         if self.journal.commit is not None:
-            finish_commit(self.directory, self.journal, self.begun)
-            before = find_standing(self.directory)
+            finish_commit(self.place, self.journal, self.begun)
+            before = self.place.standing()
         self.replaced = [] if before is None else [shard.file for shard in before.shards()]
-        standing = begin(self.directory, self.journal, before, self.begun, overwrite)
+        standing = begin(self.place, self.journal, before, self.begun, overwrite)
         if self.options.retry and standing is not None and not standing.found["bad"]:
             return self._up_to_date(standing)
         if standing is not None:
@@ -167,10 +163,10 @@ class _Build:
         begun = begun or (standing.begun if standing else None)
         if self.options.retry and begun is None:
             raise BuildError(
-                f"expected a dataset whose bad examples can be tried again, got none - at {self.directory}"
+                f"expected a dataset whose bad examples can be tried again, got none - at {self.place.where}"
             )
-        name = info.name or (begun["name"] if begun else dataset_name(self.directory))
-        return replace(info, name=name, version=info.version or dataset_version(self.directory))
+        name = info.name or (begun["name"] if begun else dataset_name(self.place.path))
+        return replace(info, name=name, version=info.version or dataset_version(self.place.path))
 
     # The schema
 
@@ -303,8 +299,8 @@ class _Build:
         missing = [task for task in tasks if task.file not in kept]
         self.meter.begin("writing", sum(len(task.rows) for task in missing))
         written = []
-        job = replace(job, directory=self.directory / WORK)  # where shards wait until all are there
-        with closing(write_shards(self.workers, job, missing, self.meter)) as results:
+        job = replace(job, directory=self.directory / WORK, target=self.place.target)
+        with closing(self.place.received(write_shards(self.workers, job, missing, self.meter))) as results:
             for _, outcome in results:
                 self.journal.note("shard", asdict(outcome))
                 self._count(outcome)
@@ -346,9 +342,7 @@ class _Build:
                 entry = entry if entry["inputs"] == now else None
             if entry is not None:
                 fresh[task.file] = entry
-        self.staged = whole_files(self.directory / WORK, fresh.values(), self.workers)
-        others = [fresh[file] for file in fresh.keys() - self.staged]
-        in_place = whole_files(self.directory, others, self.workers)
+        self.staged, in_place = self.place.whole(fresh, self.workers)
         whole = self.staged | in_place
         return {file: Outcome(**entry) for file, entry in fresh.items() if file in whole}
 
@@ -367,14 +361,13 @@ class _Build:
     def _commit(self, standing: Manifest | None, written: list[Outcome]) -> Built:
         shards = [self.outcomes[task.file] for task in self.tasks]
         if not any(shard.records for shard in shards):
-            raise BuildError(f"expected examples, got none that could be stored - at {self.directory}")
+            raise BuildError(f"expected examples, got none that could be stored - at {self.place.where}")
         if standing is not None and not written and standing.info == self.info:
             return self._up_to_date(standing)
-        paths: dict[str, list[Path]] = {}
+        files: dict[str, list[str]] = {}
         for shard in shards:
-            folder = self.directory / WORK if shard.file in self.staged else self.directory
-            paths.setdefault(shard.split, []).append(folder / shard.file)
-        leaks, leaking = find_leaks(paths)
+            files.setdefault(shard.split, []).append(shard.file)
+        leaks, leaking = self.place.leaks(files, self.staged)
         bad = [entry for file in sorted(self.outcomes) for entry in self.outcomes[file].bad]  # however they came
         ignored = sum(outcome.ignored for outcome in self.outcomes.values())
         found = {"bad": len(bad), "ignored": ignored, "duplicates": self.duplicates, "leaks": leaks}
@@ -387,16 +380,16 @@ class _Build:
             "replaced": self.replaced,
         }
         self.journal.note("commit", commit)
-        publish_dataset(self.directory, commit)
-        sweep_shards(self.directory, manifest, self.replaced)
+        self.place.publish(commit)
+        self.place.sweep(manifest, self.replaced)
         return self._built(manifest, len(written), leaking)
 
     def _up_to_date(self, manifest: Manifest) -> Built:
         """The dataset that stands there is what was asked for."""
-        shards = {name: [self.directory / s.file for s in shards] for name, shards in manifest.splits.items()}
-        return self._built(manifest, 0, find_leaks(shards)[1] if manifest.found["leaks"] else [])
+        files = {name: [shard.file for shard in shards] for name, shards in manifest.splits.items()}
+        return self._built(manifest, 0, self.place.leaks(files, set())[1] if manifest.found["leaks"] else [])
 
     def _built(self, manifest: Manifest, written: int, leaking: list[Leak]) -> Built:
-        remove_work(self.directory)
+        self.place.finish()
         kept, seconds = sum(map(len, manifest.splits.values())) - written, time.monotonic() - self.started
-        return Built(self.directory, manifest, written, kept, tuple(leaking), self.drift, seconds)
+        return Built(self.place.opened(manifest), manifest, written, kept, tuple(leaking), self.drift, seconds)

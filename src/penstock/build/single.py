@@ -14,6 +14,7 @@ from ..load.files import open_files
 from ..records.formats import FORMATS
 from ..records.index import sidecar_path
 from ..splitting import Splits
+from ..storage import is_url
 from .report import Built
 
 SUFFIXES = {".record": "tfrecord", ".tfrecord": "tfrecord", ".tfrecords": "tfrecord", ".array_record": "array_record"}
@@ -21,7 +22,12 @@ SUFFIXES = {".record": "tfrecord", ".tfrecord": "tfrecord", ".tfrecords": "tfrec
 
 def names_file(path: str | Path) -> bool:
     """Whether a path stands for one file of records."""
-    return os.path.splitext(path)[1] in SUFFIXES and not os.path.isdir(path)
+    if os.path.splitext(path)[1] not in SUFFIXES:
+        return False
+    if is_url(path):
+        hint = "Build a dataset there, or the file here, and copy it"
+        raise SchemaError("expected a folder of a store, got one file of records", str(path), hint)
+    return not os.path.isdir(path)
 
 
 def build_file(build: Callable[..., Built], source: Any, path: Path, options: dict[str, Any]) -> Built:

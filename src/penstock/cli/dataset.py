@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +16,48 @@ from rich.table import Table
 
 from ..errors import CorruptionError, PenstockError
 from ..info import Info
-from ..manifest import MANIFEST, Manifest, ShardEntries, ShardEntry, read_keys, read_manifest
+from ..load.opening import names_files
+from ..load.urls import read_remote_manifest
+from ..manifest import MANIFEST, Manifest, ShardEntries, ShardEntry, read_keys, read_manifest, shard_files
 from ..records import tfrecord
 from ..records.check import IndexReport, check_indexes, checksum
 from ..records.codec import default_threads
 from ..records.tfrecord import Report
+from ..storage import is_url, join_url, open_store, url_name
 from .show import Bar, console, schema_rows, size_text
 
 
 def is_dataset(path: str) -> bool:
-    """Whether a path is a directory with a manifest."""
-    return os.path.isfile(os.path.join(path, MANIFEST))
+    """Whether a path is a directory with a manifest, or a URL of what should be one."""
+    return not names_files(path) if is_url(path) else os.path.isfile(os.path.join(path, MANIFEST))
+
+
+def manifest_of(path: str) -> Manifest:
+    """The manifest of a dataset."""
+    return read_remote_manifest(path)[0] if is_url(path) else read_manifest(Path(path))
 
 
 def shards_of(path: str) -> dict[str, ShardEntry]:
-    """The shards of a dataset in all its formats, by path."""
-    return {os.path.join(path, shard.file): shard for shard in read_manifest(Path(path)).shards()}
+    """The shards of a dataset in all its formats, by path or URL."""
+    join = join_url if is_url(path) else os.path.join
+    return {join(path, shard.file): shard for shard in manifest_of(path).shards()}
+
+
+def sizes_of(shards: Iterable[str]) -> dict[str, int | None]:
+    """How large shards are; None where there is none."""
+    with ThreadPoolExecutor(16) as pool:
+        paths = list(shards)
+        return dict(zip(paths, pool.map(_size, paths), strict=True))
+
+
+def _size(path: str) -> int | None:
+    try:
+        if not is_url(path):
+            return os.path.getsize(path)
+        store, name = open_store(path)
+        return store.entry(name).size
+    except FileNotFoundError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -47,11 +76,25 @@ class Checked:
 
 def check(path: str, entry: ShardEntry | None, bar: Bar | None = None) -> Checked:
     """Look at every byte of a file, of its indexes, and of what belongs to it as a shard of a dataset."""
+    if is_url(path):
+        with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+            checked = check(_copied(path, Path(folder)), entry, bar)
+            indexes = [replace(index, path=path + index.path[len(checked.report.path) :]) for index in checked.indexes]
+            return replace(checked, report=replace(checked.report, path=path), indexes=indexes)
     if entry is not None and not os.path.exists(path):
         raise CorruptionError(f"expected a shard of {entry.bytes} bytes, got nothing", path)
     report = tfrecord.verify(path, progress=bar)
     indexes = check_indexes(path, report.whole, progress=bar)
     return Checked(report, indexes, [] if entry is None else _problems(path, entry, report))
+
+
+def _copied(url: str, folder: Path) -> str:
+    """A shard of a store as it is there now, and what stands beside it: not from a cache."""
+    for file in shard_files(url_name(url)):
+        store, name = open_store(join_url(url.rpartition("/")[0], file))
+        with suppress(FileNotFoundError):
+            store.fetch(name, folder / file, size=store.entry(name).size)
+    return str(folder / url_name(url))
 
 
 def _problems(path: str, entry: ShardEntry, report: Report) -> list[str]:

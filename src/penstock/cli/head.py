@@ -11,11 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..errors import CorruptionError, SchemaError
-from ..manifest import read_manifest
+from ..load.dataset import load
 from ..records.codec import Codec
 from ..records.peek import SAMPLE, first_records, infer_schema
 from ..schema import Schema
-from .dataset import is_dataset, shards_of
+from ..storage import is_url
+from .dataset import is_dataset, manifest_of, shards_of
 from .formats import Number
 from .outcome import WELL, expand_all
 from .show import console, kind_text, print_json, size_text, value_text
@@ -61,7 +62,9 @@ def head(file: str, number: int, schema: str | None, as_json: bool) -> int:
     FILE may be the directory of a dataset, which knows its schema. Elsewhere, without a schema, the records tell their
     own: tf.Example knows integers, floats and bytes.
     """
-    declared = parse_schema(schema) if schema else read_manifest(Path(file)).schema if is_dataset(file) else None
+    if is_url(file) and is_dataset(file):
+        return _remote(file, number, parse_schema(schema) if schema else None, as_json=as_json)
+    declared = parse_schema(schema) if schema else manifest_of(file).schema if is_dataset(file) else None
     shown = 0
     for path in shards_of(file) if is_dataset(file) else expand_all([file]):
         if shown >= number:
@@ -78,6 +81,20 @@ def head(file: str, number: int, schema: str | None, as_json: bool) -> int:
         shown += len(wanted)
         if damage is not None and shown < number:
             raise damage
+    return WELL
+
+
+def _remote(url: str, number: int, schema: Schema | None, *, as_json: bool) -> int:
+    """The first examples of a dataset in a store: only they are read."""
+    dataset = load(url, schema=schema, decode=False)
+    codec = Codec(dataset.schema)
+    for name in dataset:
+        split = dataset[name]
+        shown = min(number, len(split))
+        number -= shown
+        for at in range(shown):
+            example = split[at]
+            print_json(example) if as_json else _print(example, codec, f"{url}, {name}[{at}]")
     return WELL
 
 
@@ -100,7 +117,7 @@ def _decoded(codec: Codec, record: bytes, path: str, position: int) -> dict[str,
         raise type(error)(str(error).replace(" - at record 0", f" - at {path}, record {position}", 1)) from None
 
 
-def _print(example: dict[str, Any], codec: Codec | None, title: str, size: int) -> None:
+def _print(example: dict[str, Any], codec: Codec | None, title: str, size: int | None = None) -> None:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(style="cyan", no_wrap=True)
@@ -112,7 +129,7 @@ def _print(example: dict[str, Any], codec: Codec | None, title: str, size: int) 
             kind, value = kind_text(leaf), _lookup(example, leaf.name)
             table.add_row(escape(leaf.name), escape(str(leaf) + (f" ({kind})" if kind else "")), value_text(value))
     screen = console()
-    screen.print(f"[dim]{escape(title)} ({size_text(size)})[/dim]")
+    screen.print(f"[dim]{escape(title)}{'' if size is None else f' ({size_text(size)})'}[/dim]")
     screen.print(table)
     screen.print()
 

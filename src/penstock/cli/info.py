@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,14 +13,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..errors import CorruptionError, SchemaError
-from ..manifest import read_manifest
 from ..provenance import place_of_record, places_of
 from ..records.index import sidecar_path
 from ..records.peek import SAMPLE, first_records, infer_schema
 from ..records.shard import ShardReader, open_shard
 from ..records.tar import sampled_schema
 from ..schema import Schema
-from .dataset import dataset_json, is_dataset, print_dataset, schema_table, shards_of
+from .dataset import dataset_json, is_dataset, manifest_of, print_dataset, schema_table, shards_of, sizes_of
 from .outcome import WELL, expand_all, for_each
 from .show import Bar, console, print_json, size_text
 
@@ -125,9 +123,10 @@ def _show_places(paths: list[str], key: str | None, record: str | None, *, as_js
 
 
 def _show_dataset(path: str, *, as_json: bool) -> None:
-    manifest = read_manifest(Path(path))
-    for file, shard in shards_of(path).items():
-        size = os.path.getsize(file) if os.path.exists(file) else None
+    manifest, shards = manifest_of(path), shards_of(path)
+    sizes = sizes_of(shards)
+    for file, shard in shards.items():
+        size = sizes[file]
         if size != shard.bytes:
             got = "nothing" if size is None else f"{size} bytes"
             raise CorruptionError(f"expected a shard of {shard.bytes} bytes, got {got}", file)

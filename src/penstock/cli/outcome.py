@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterable
 import click
 
 from ..errors import CorruptionError, PenstockError
-from ..storage import expand
+from ..load.opening import names_files
+from ..load.urls import brought_files
+from ..storage import expand, is_url
+from ..storage.cache import Cache
 from .show import Bar
 
 WELL = 0
@@ -28,11 +31,20 @@ def exit_code(error: BaseException) -> int:
 
 
 def expand_all(patterns: Iterable[str]) -> list[str]:
-    """The files of all patterns, each once. An index whose shard is named too is left out: it goes with its shard."""
-    paths = list(dict.fromkeys(path for pattern in patterns for path in expand(pattern)))
+    """The files of all patterns, each once. An index whose shard is named too is left out: it goes with its shard.
+
+    Files of a store are brought; a dataset there stays the URL that it is.
+    """
+    paths = list(dict.fromkeys(path for pattern in patterns for path in _expanded(pattern)))
     known = set(paths)
     sidecars = {path + suffix for path in known for suffix in (".index", ".idx")}
     return [path for path in paths if path not in sidecars]
+
+
+def _expanded(pattern: str) -> list[str]:
+    if is_url(pattern) and names_files(pattern):
+        return brought_files([pattern], Cache())
+    return [pattern] if is_url(pattern) else expand(pattern)
 
 
 def for_each(bar: Bar, work: Callable[[str], int], *, as_json: bool) -> int:

@@ -63,6 +63,8 @@ def _only_batch(recipe: Recipe) -> Batch | None:
 def _records(recipe: Recipe) -> Any:
     """The records of the split, file by file in their order; several files are read at once."""
     assert isinstance(recipe.root, Part)
+    if recipe.fetcher is not None:  # TensorFlow opens files by itself: those of a store have to be here
+        recipe.fetcher.get(file.path for file in recipe.files)
     parts = []
     for first, last in recipe.root.spans:
         before, paths, start = 0, [], None

@@ -8,16 +8,20 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core import Shards
 from ..errors import SchemaError
 from ..schema import Schema
+from ..storage.cache import Cache
 from .decoding import check_decode
 from .opening import Opened, PathLike, ShardFile, open_dataset
-from .recipe import Part, Recipe
+from .recipe import Part, Recipe, fetcher_of, shards_of
 from .slices import resolve
 from .split import Split
+
+if TYPE_CHECKING:
+    from .fetching import Fetcher
 
 
 def load(
@@ -28,6 +32,7 @@ def load(
     decode: bool | Mapping[str, Any] = True,
     on_error: str = "raise",
     cache: PathLike | None = None,
+    cache_bytes: int | None = None,
     data_dir: PathLike | None = None,
 ) -> Dataset:
     """Open a dataset: a directory that `build` made or TFDS prepared, or record or tar files made by anyone.
@@ -37,18 +42,23 @@ def load(
     ds["train[:80%]"].shuffle(seed=7).batch(64)
 
     path      a directory, a file, a glob, a range such as "part-{000..146}.tfrecord", or a list of them;
+              the URL of any of them: s3://, gs://, az://, http://, https://, ais://;
               "tfds:name", "tfds:name/config:1.0.0": what TFDS prepared under that name
     schema    what the records hold, if nobody has written it down; otherwise it is inferred from a sample
     format    "tfrecord", "array_record" or "tar", where several are there; found out unless told
     decode    images become arrays; False leaves them, and all files of a tar, as bytes;
               {"image": Image(size=(224, 224))} says how
     on_error  "raise", or "skip" to leave damaged records out, count and report them
-    cache     the folder for indexes of files whose own folder cannot be written to
+    cache     the folder for shards of a URL, and for indexes of files whose own folder cannot be written to;
+              ~/.cache/penstock unless told. Processes may share it
+    cache_bytes   so many of a URL's shards are kept there; half of the free disk, 100 GiB at most, unless told
     data_dir  where TFDS keeps its datasets: $TFDS_DATA_DIR, or ~/tensorflow_datasets, unless told
     """
     if on_error not in ("raise", "skip"):
         raise SchemaError(f'expected on_error "raise" or "skip", got {on_error!r}', "load")
-    opened = open_dataset(path, schema, format, cache, data_dir, raw=decode is False)
+    if cache_bytes is not None and (type(cache_bytes) is not int or cache_bytes < 1):
+        raise SchemaError(f"expected cache_bytes to be 1 or more, got {cache_bytes!r}", "load")
+    opened = open_dataset(path, schema, format, cache, data_dir, cache_bytes=cache_bytes, raw=decode is False)
     check_decode(opened.schema, decode)
     return Dataset(opened, decode=decode, on_error=on_error)
 
@@ -69,8 +79,8 @@ class Dataset(Mapping[str, Split]):
         return self._opened.name
 
     @property
-    def path(self) -> Path:
-        """Where it is."""
+    def path(self) -> Path | str:
+        """Where it is: a path, or a URL."""
         return self._opened.path
 
     @property
@@ -121,7 +131,7 @@ class Dataset(Mapping[str, Split]):
         opened = self._opened
         if opened.manifest is not None:
             given = None if opened.schema == opened.manifest.schema else opened.schema.to_json()
-            said = (given, opened.format, self.decode, self.on_error)
+            said = (given, opened.format, self.decode, self.on_error, opened.cache)
             return _reopened, (str(opened.path), *said, self.fingerprint())
         return _restored, (opened, self.decode, self.on_error)
 
@@ -157,7 +167,12 @@ class Dataset(Mapping[str, Split]):
     @cached_property
     def shards(self) -> Shards:
         """The same, to read from. Each is opened when it is first needed."""
-        return Shards([(file.path, file.records, file.sidecar, file.rules) for file in self.files])
+        return shards_of(self.files, self.fetcher)
+
+    @cached_property
+    def fetcher(self) -> Fetcher | None:
+        """What brings shards that are elsewhere, if there are any."""
+        return fetcher_of(self.files)
 
     def fingerprint(self, spans: Sequence[tuple[int, int]] | None = None) -> str:
         """A digest of the shards that hold some examples, wherever they lie, and of which examples it is.
@@ -185,9 +200,13 @@ class Dataset(Mapping[str, Split]):
         return [(shard.file, shard.records, shard.bytes, shard.crc32c) for shard in shards]
 
 
-def _reopened(path: str, schema: Any, format: str | None, decode: Any, on_error: str, fingerprint: str) -> Dataset:
+def _reopened(
+    path: str, schema: Any, format: str | None, decode: Any, on_error: str, cache: Cache | None, fingerprint: str
+) -> Dataset:
     given = None if schema is None else Schema.from_json(schema)
-    dataset = load(path, schema=given, format=format, decode=decode, on_error=on_error)
+    folder, most = (None, None) if cache is None else (cache.folder, cache.most)
+    said: dict[str, Any] = {"schema": given, "format": format, "decode": decode, "on_error": on_error}
+    dataset = load(path, **said, cache=folder, cache_bytes=most)
     if dataset.fingerprint() != fingerprint:
         raise SchemaError("expected the dataset that was pickled, got another one in its place", path, "Load it again")
     return dataset

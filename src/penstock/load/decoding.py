@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core import Images
 from ..columns import Array
@@ -16,6 +16,9 @@ from ..records.layouts import Strings
 from ..schema import Schema
 from .locations import Locations
 from .recipe import Recipe
+
+if TYPE_CHECKING:
+    from .ranged import Ranged
 
 
 class Decoder:
@@ -35,12 +38,15 @@ class Decoder:
         self._direct = self.codec._direct_example
         self._nested = self.codec._nested
         self._read = self.shards.example
+        self._ranged = _ranged(recipe)
 
     def example(self, number: int) -> dict[str, Any]:
         """One example."""
         try:
             if self._direct:
-                raw = self._read(self.plan, number, self.images)
+                here = self._ranged is None or self._ranged.are_here([number])
+                read = self._read if here or self._ranged is None else self._ranged.example
+                raw = read(self.plan, number, self.images)
                 return self.codec._example(raw) if self._nested else raw
             return first_row(self.examples([number]))
         except (CorruptionError, SchemaError) as error:
@@ -49,7 +55,9 @@ class Decoder:
     def examples(self, numbers: Array | list[int], threads: int = 1) -> dict[str, Any]:
         """Some examples, as a batch."""
         try:
-            return self.codec._batch(self.shards.examples(self.plan, numbers, self.images, threads))
+            here = self._ranged is None or self._ranged.are_here(numbers)
+            shards = self.shards if here or self._ranged is None else self._ranged
+            return self.codec._batch(shards.examples(self.plan, numbers, self.images, threads))
         except (CorruptionError, SchemaError) as error:
             raise self.named(error) from None
 
@@ -68,6 +76,15 @@ class Decoder:
         except SchemaError as better:
             return SchemaError(f"{better} ({self.locations.of(number)})")
         return self.locations.named(error)
+
+
+def _ranged(recipe: Recipe) -> Ranged | None:
+    """What reads single examples of shards that are elsewhere."""
+    if recipe.fetcher is None:
+        return None
+    from .ranged import Ranged
+
+    return Ranged(recipe.files, recipe.fetcher)
 
 
 class _Pixels(Strings):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import CorruptionError, PenstockError, SchemaError
-from ..manifest import read_keys
+from ..manifest import KEYS_SUFFIX, read_keys
 from .opening import ShardFile
 
 
@@ -39,24 +39,34 @@ class Locations:
         ends = self._ends = self._ends or list(accumulate(file.records for file in self._files))
         shard = bisect.bisect_right(ends, number)
         record = number - (ends[shard - 1] if shard else 0)
-        path = self._files[shard].path
+        path = self._files[shard].place
         return Location(path, record, self._key(path, record))
 
     def _key(self, path: str, record: int) -> str | None:
         if self._read[0] != path:
             keys: list[str] = []
             with suppress(PenstockError, OSError):
-                keys = read_keys(Path(path))
+                keys = read_keys(self._with_keys(path))
             self._read = (path, keys)
         keys = self._read[1]
         return keys[record] if 0 <= record < len(keys) else None
+
+    def _with_keys(self, path: str) -> Path:
+        """The shard that an error or a location names, with its keys beside it."""
+        file = next((file for file in self._files if path in (file.path, file.place)), None)
+        if file is None or file.remote is None:
+            return Path(path)
+        from .fetching import bring_beside
+
+        bring_beside(file, KEYS_SUFFIX)
+        return Path(file.path)
 
     def number(self, error: PenstockError) -> int | None:
         """The number of the example that an error of the core is about."""
         path, record = getattr(error, "path", None), getattr(error, "record", None)
         first = 0
         for file in self._files:
-            if file.path == path and record is not None:
+            if path in (file.path, file.place) and record is not None:
                 return first + int(record)
             first += file.records
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,16 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SchemaError, name_known
-from ..manifest import MANIFEST, Manifest, index_file, read_manifest
+from ..manifest import MANIFEST, Manifest, ShardEntry, index_file, read_manifest
 from ..records.formats import FORMATS
 from ..records.tar import Rule
 from ..schema import Schema
+from ..storage import is_url, join_url
+from ..storage.cache import Cache, RemoteFile
 from ..tfds.directory import INFO, Prepared, find_dataset, is_tfds_name
+from .remote import Remote
 
 PathLike = str | os.PathLike[str]
 
 READABLE = (*FORMATS, "tar")
 MAPPING = "datum_to_type_and_shape_mapping.json"  # beside what Datum has exported
+FILE_SUFFIXES = (".tfrecord", ".tfrecords", ".record", ".array_record", ".gz", ".tgz", ".tar", ".zst")
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class ShardFile:
 
     rules       what the files of a tar are read as
     compressed  whether it is a tar that is inflated to be read
+    remote      where it comes from, if the path is that of a cache
     """
 
     path: str
@@ -35,19 +41,26 @@ class ShardFile:
     sidecar: str | None
     rules: tuple[Rule, ...] | None = None
     compressed: bool = False
+    remote: Remote | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return self.path if self.remote is None else self.remote.file.url
 
 
 @dataclass(frozen=True)
 class Opened:
-    """What a path stands for; `format` is that of the shards that are read, where a manifest says it."""
+    """What a path or a URL stands for; `format` is that of the shards that are read, where a manifest says it."""
 
-    path: Path
+    path: Path | str
     name: str
     schema: Schema
     splits: dict[str, tuple[ShardFile, ...]]
     manifest: Manifest | None = None
     prepared: Prepared | None = None
     format: str | None = None
+    cache: Cache | None = None
 
 
 def open_dataset(
@@ -57,9 +70,12 @@ def open_dataset(
     cache: PathLike | None = None,
     data_dir: PathLike | None = None,
     *,
+    cache_bytes: int | None = None,
     raw: bool = False,
 ) -> Opened:
     """Open a directory with a manifest or with metadata of TFDS, or record files: one, a list, a folder, a glob.
+
+    Any of them may be in an object store, but for metadata of TFDS.
 
     raw  the files of a tar stay bytes
     """
@@ -70,6 +86,10 @@ def open_dataset(
         path = find_dataset(str(path), data_dir)
     elif data_dir is not None:
         raise SchemaError('expected data_dir with a name such as "tfds:mnist", got it with a path', "load")
+    paths = [path] if isinstance(path, (str, os.PathLike)) else path
+    remote = any(map(is_url, paths))
+    if cache_bytes is not None and not remote:
+        raise SchemaError("expected cache_bytes with a URL, got it with a path", "load")
     given = None if schema is None else schema if isinstance(schema, Schema) else Schema(schema)
     if isinstance(path, (str, os.PathLike)) and os.path.isfile(os.path.join(path, MANIFEST)):
         return open_manifest(Path(path), read_manifest(Path(path)), given, format)
@@ -83,23 +103,48 @@ def open_dataset(
         return open_exported(Path(path), given, cache)
     from .files import open_files  # sources take a while to import, and datasets of ours need none
 
-    paths = [path] if isinstance(path, (str, os.PathLike)) else path
+    if remote:
+        from .urls import brought_files, open_url
+
+        shared = Cache(cache, cache_bytes)
+        if is_url(path) and not names_files(str(path)):
+            return open_url(str(path), given, format, shared)
+        paths = [file for each in paths for file in (brought_files([str(each)], shared) if is_url(each) else [each])]
     return open_files(paths, given, cache, format, raw=raw)
 
 
+def names_files(url: str) -> bool:
+    """Whether a URL stands for files of records, and not for the folder of a dataset."""
+    return glob.has_magic(url) or "{" in url or os.path.splitext(url)[1].lower() in FILE_SUFFIXES
+
+
 def open_manifest(
-    directory: Path, manifest: Manifest, schema: Schema | None = None, format: str | None = None
+    directory: Path | str,
+    manifest: Manifest,
+    schema: Schema | None = None,
+    format: str | None = None,
+    cache: Cache | None = None,
+    told: RemoteFile | None = None,
 ) -> Opened:
-    """The dataset of a manifest, in one of the formats that it is there in."""
+    """The dataset of a manifest, in one of the formats that it is there in.
+
+    cache, told  of a dataset in a store: where its shards come, and the object that the manifest was read from
+    """
     chosen = format or manifest.format
     if chosen not in manifest.formats:
         hint = name_known(chosen, manifest.formats, "formats")
         raise SchemaError(f"expected a dataset in the format {chosen!r}, got none", str(directory), hint)
-    splits = {}
-    for split, shards in manifest.formats[chosen].items():
-        paths = [os.path.join(directory, shard.file) for shard in shards]
-        splits[split] = tuple(
-            ShardFile(path, shard.records, shard.bytes, index_file(path))
-            for path, shard in zip(paths, shards, strict=True)
-        )
-    return Opened(directory, manifest.name, schema or manifest.schema, splits, manifest, format=chosen)
+    said = {manifest.format: manifest.options["format"], **manifest.options.get("alternatives", {})}
+    ranged = chosen != "tfrecord" or not said[chosen].get("compression")
+
+    def shard_file(shard: ShardEntry) -> ShardFile:
+        if cache is None:
+            path = os.path.join(directory, shard.file)
+            return ShardFile(path, shard.records, shard.bytes, index_file(path))
+        file = RemoteFile(join_url(str(directory), shard.file), shard.bytes, shard.crc32c)
+        path = str(cache.path(file))
+        remote = Remote(file, cache, told, ranged)
+        return ShardFile(path, shard.records, shard.bytes, index_file(path), remote=remote)
+
+    splits = {split: tuple(map(shard_file, shards)) for split, shards in manifest.formats[chosen].items()}
+    return Opened(directory, manifest.name, schema or manifest.schema, splits, manifest, format=chosen, cache=cache)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
 
 from .._core import Feed
 from ..errors import CorruptionError, SchemaError
@@ -17,6 +18,9 @@ from .locations import Location
 from .recipe import Recipe
 from .state import Position
 from .steps import Batch, Bucket, Items, Mark
+
+if TYPE_CHECKING:
+    from .fetching import Prefetch
 
 CHUNK_BYTES = 1 << 20
 
@@ -49,6 +53,7 @@ class Run:
         self.meter = Meter()
         self.skipped = SkippedRecords()
         self.feeds: list[Feed] = []
+        self.prefetch: Prefetch | None = None
         rest, gone = position.rest(recipe.global_order)
         self.order = recipe.host.deal(rest)
         host = recipe.host
@@ -63,6 +68,12 @@ class Run:
     def feed(self, size: int, drop_remainder: bool = False) -> Feed:
         """The native feed of what is left."""
         recipe, decoder = self.recipe, self.decoder
+        if recipe.fetcher is not None:
+            from .fetching import Prefetch
+
+            self.prefetch = Prefetch(
+                recipe.fetcher, recipe.shards, recipe.files, self.order, self.position.epoch, self.first
+            )
         feed = recipe.shards.feed(
             decoder.plan,
             self.order,
@@ -83,6 +94,13 @@ class Run:
         """End the threads of the core."""
         for feed in self.feeds:
             feed.close()
+        if self.prefetch is not None:
+            self.prefetch.close()
+
+    def passed(self, position: int) -> None:
+        """All before a position was delivered."""
+        if self.prefetch is not None:
+            self.prefetch.passed(position)
 
     def place(self, position: int) -> Location:
         """Where the example of one of this host's positions lies."""
@@ -125,6 +143,7 @@ def read(run: Run, size: int, drop_remainder: bool = False) -> Iterator[Chunk]:
             if feed.rows:
                 yield Chunk(decoder.batch(raw), Marks(positions_without(first, last, gone), slots))
             first = last
+            run.passed(first)
     except (CorruptionError, SchemaError) as error:
         raise decoder.named(error) from None
     finally:
@@ -139,6 +158,7 @@ def native(run: Run, step: Batch) -> Items:
     try:
         for raw in feed:
             taken += size
+            run.passed(taken)
             batch = decoder.batch(raw)
             yield batch if pad is None else padded(batch, pad), (taken, *slots)
     except (CorruptionError, SchemaError) as error:

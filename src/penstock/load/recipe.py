@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,24 @@ from .steps import STATEFUL, Batch, Bucket, Cache, Filter, Map, OrderStep, Pack,
 
 if TYPE_CHECKING:
     from .dataset import Dataset
+    from .fetching import Fetcher
 
 MEMORY = 768 << 20
+
+
+def fetcher_of(files: Sequence[ShardFile]) -> Fetcher | None:
+    """What brings those of some shards that are elsewhere."""
+    if all(file.remote is None for file in files):
+        return None
+    from .fetching import Fetcher  # datasets that are here need none
+
+    return Fetcher(files)
+
+
+def shards_of(files: Sequence[ShardFile], fetcher: Fetcher | None) -> Shards:
+    """Shards to read from."""
+    described = [(file.path, file.records, file.sidecar, file.rules) for file in files]
+    return Shards(described) if fetcher is None else Shards(described, fetcher.bring)
 
 
 @dataclass(frozen=True)
@@ -120,9 +136,12 @@ class Recipe:
     @cached_property
     def shards(self) -> Shards:
         """The same, to read from."""
-        if len(self.datasets) == 1:
-            return self.datasets[0].shards
-        return Shards([(file.path, file.records, file.sidecar, file.rules) for file in self.files])
+        return self.datasets[0].shards if len(self.datasets) == 1 else shards_of(self.files, self.fetcher)
+
+    @cached_property
+    def fetcher(self) -> Fetcher | None:
+        """What brings shards that are elsewhere, if there are any."""
+        return self.datasets[0].fetcher if len(self.datasets) == 1 else fetcher_of(self.files)
 
     @property
     def widest_window(self) -> int | None:

@@ -1,0 +1,310 @@
+"""A dataset that is built into a store.
+
+A shard is written on this machine, sent, and removed here. An object is seen under its name when it is whole, so shards
+get their names at once; no manifest speaks of them before all are there. It is created last, and only if none stands.
+Where a shard takes the place of one of the dataset before, the manifest of that goes first.
+
+  s3://bucket/data/photos/.build/00000017-shard.json        the journal: an object for each line
+
+Attempts at a task on several machines make the same bytes, and whoever comes last does no harm. Only the process that
+builds writes the journal and the manifest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from ..errors import BuildError, CorruptionError, NotFoundError
+from ..load.opening import Opened, open_manifest
+from ..load.urls import read_remote_manifest
+from ..manifest import (
+    HASHES_SUFFIX,
+    MANIFEST,
+    WORK,
+    Manifest,
+    hashes_path,
+    manifest_bytes,
+    shard_files,
+    shard_pattern,
+)
+from ..storage import join_url, open_store, split_url, url_name
+from ..storage.cache import Cache, RemoteFile, default_folder
+from ..tfds.directory import INFO
+from ..tfds.features import FEATURES, LABELS
+from ..tfds.writing import write_metadata
+from .commit import QUARANTINE, Leak, find_leaks, write_quarantine
+from .encoder import Job, Outcome
+from .engine import Workers
+from .journal import Journal
+from .place import Folder, Results
+from .task import Task, run
+from .workers import Progress
+
+SENDERS = 4  # shards that are sent at a time
+READERS = 16  # lines of a journal that are read at a time
+
+_LINE = re.compile(r"(\d{8})-\w+\.json")
+
+
+class StoreFolder(Folder):
+    """A folder of a store, and one of this machine where shards and spools are written."""
+
+    def __init__(self, url: str) -> None:
+        self.where = self.target = url.rstrip("/")
+        self._store, self._name = open_store(self.where)
+        digest = blake2b(self.where.encode(), digest_size=8).hexdigest()
+        self.directory = default_folder().with_name("builds") / f"{digest}-{url_name(self.where)}"
+        self._standing: tuple[Manifest, RemoteFile] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def path(self) -> Path:
+        """The path that names the dataset."""
+        return Path("/", split_url(self.where)[1] or url_name(self.where))
+
+    def journal(self) -> Journal:
+        """What a build has done here so far."""
+        return StoreJournal(self.directory / WORK, self.where)
+
+    def standing(self, *, broken: bool = False) -> Manifest | None:
+        """The dataset that stands here."""
+        try:
+            self._standing = read_remote_manifest(self.where)
+        except NotFoundError:
+            self._standing = None
+        except CorruptionError:
+            if not broken:
+                raise
+            self._delete(MANIFEST)
+            self._standing = None
+        return None if self._standing is None else self._standing[0]
+
+    def names(self) -> Iterable[str]:
+        """The objects that are here."""
+        return self._sizes()
+
+    def whole(self, entries: Mapping[str, dict[str, Any]], workers: Workers | None = None) -> tuple[set[str], set[str]]:
+        """Which files are there with the sizes that their entries say. An object is whole, or is not there."""
+        sizes = self._sizes() if entries else {}
+
+        def is_whole(entry: dict[str, Any]) -> bool:
+            beside = all(name in sizes for name in shard_files(entry["file"]))
+            return beside and sizes[entry["file"]] == entry["bytes"]
+
+        whole = {
+            file
+            for file, entry in entries.items()
+            if all(is_whole(each) for each in (entry, *entry.get("alternatives", ())))
+        }
+        return set(), whole
+
+    def received(self, results: Results) -> Results:
+        """Send shards as they are ready, several at a time; an outcome comes when its shard is there.
+
+        What was ready before an error is sent all the same.
+        """
+        under_way: deque[tuple[tuple[Task, Outcome], Future[None]]] = deque()
+        failure: BaseException | None = None
+        with closing(results), ThreadPoolExecutor(SENDERS) as pool:
+            while failure is None:
+                try:
+                    item = next(results)
+                    under_way.append((item, pool.submit(self._send, item)))
+                except BaseException as error:  # noqa: BLE001  # raised below
+                    failure = error
+                while under_way and (failure or len(under_way) > SENDERS or under_way[0][1].done()):
+                    item, sent = under_way.popleft()
+                    sent.result()
+                    yield item
+        if not isinstance(failure, StopIteration):
+            raise failure
+
+    def _send(self, item: tuple[Task, Outcome]) -> None:
+        folder, outcome = self.directory / WORK, item[1]
+        self._make_way(outcome)
+        if (folder / outcome.file).exists():  # else a worker elsewhere has sent it
+            send_shard(self.where, folder, outcome)
+
+    def _make_way(self, outcome: Outcome) -> None:
+        """Close the dataset before one of its shards is replaced."""
+        with self._lock:
+            if self._standing is None:
+                return
+            files = {shard.file for shard in self._standing[0].shards()}
+            if not files.isdisjoint(outcome.files):
+                self._close()
+
+    def _close(self) -> None:
+        self._delete(MANIFEST)
+        self._delete(INFO)
+        self._standing = None
+
+    def leaks(self, shards: Mapping[str, list[str]], staged: set[str]) -> tuple[int, list[Leak]]:
+        """Contents that stand in more than one split. Shards whose hashes are not here are brought for them."""
+        if len(shards) < 2:
+            return 0, []
+        paths = {split: [self.directory / WORK / file for file in files] for split, files in shards.items()}
+        for path in (path for files in paths.values() for path in files):
+            if not hashes_path(path).exists():
+                self._bring_hashes(path)
+        return find_leaks(paths, self._with_keys)
+
+    def _bring_hashes(self, path: Path) -> None:
+        try:
+            hashes_path(path).write_bytes(self._store.read(self._at(f"{WORK}/{path.name}{HASHES_SUFFIX}")))
+        except NotFoundError:
+            for name in shard_files(path.name):
+                entry = self._store.entry(self._at(name))
+                self._store.fetch(entry.name, path.with_name(name), size=entry.size, version=entry.version)
+
+    def _with_keys(self, path: Path) -> Path:
+        """A shard whose keys are beside it."""
+        name = shard_files(path.name)[-1]
+        path.with_name(name).write_bytes(self._store.read(self._at(name)))
+        return path
+
+    def publish(self, commit: dict[str, Any]) -> Manifest:
+        """Send what TFDS reads, and create the manifest: from here on, there is a dataset."""
+        manifest = Manifest.from_json(commit["manifest"], self.where)
+        if self.standing(broken=True) is not None:
+            if _same(self._standing, manifest):
+                return manifest  # it was cut off after this
+            self._close()
+        write_quarantine(self.directory, commit["quarantine"])
+        write_metadata(self.directory, manifest)
+        here = {path.name for path in self.directory.iterdir() if path.is_file()}
+        for name in self._sizes():
+            if name not in here and (name in (INFO, FEATURES, QUARANTINE) or name.endswith(LABELS)):
+                self._delete(name)
+        for name in sorted(here, key=lambda name: name == INFO):
+            self._store.publish(self._at(name), (self.directory / name).read_bytes())
+        if not self._store.publish(self._at(MANIFEST), manifest_bytes(manifest), exclusive=True):
+            self.standing()
+            if not _same(self._standing, manifest):
+                got = "a dataset that another build has published meanwhile"
+                raise BuildError(f"expected to publish a dataset, got {got} - at {self.where}")
+        return manifest
+
+    def sweep(self, manifest: Manifest, replaced: Iterable[str]) -> None:
+        """Remove shards that are no part of the dataset."""
+        kept = {name for shard in manifest.shards() for name in shard_files(shard.file)}
+        gone = {name for file in replaced for name in shard_files(file)}
+        pattern = shard_pattern(manifest.name)
+        for name in self._sizes():
+            if (pattern.fullmatch(name) or name in gone) and name not in kept:
+                self._delete(name)
+
+    def finish(self) -> None:
+        """Remove what the build kept, here and there."""
+        forget_lines(self.where)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def opened(self, manifest: Manifest, format: str | None = None) -> Opened:
+        """The dataset, to read from."""
+        if self._standing is None or not _same(self._standing, manifest):
+            self.standing()
+        told = None if self._standing is None else self._standing[1]
+        return open_manifest(self.where, manifest, format=format, cache=Cache(), told=told)
+
+    def _at(self, name: str) -> str:
+        return f"{self._name}/{name}" if self._name else name
+
+    def _delete(self, name: str) -> None:
+        self._store.delete(self._at(name))
+
+    def _sizes(self) -> dict[str, int]:
+        """The objects right in the folder."""
+        prefix = len(self._at(""))
+        found = {entry.name[prefix:]: entry.size for entry in self._store.list(self._name)}
+        return {name: size for name, size in found.items() if "/" not in name}
+
+
+def _same(standing: tuple[Manifest, RemoteFile] | None, manifest: Manifest) -> bool:
+    """Whether it is the same dataset, whenever it was made."""
+    return standing is not None and replace(standing[0], made=manifest.made) == manifest
+
+
+def send_shard(url: str, folder: Path, outcome: Outcome, *, hashes: bool = False) -> None:
+    """Send the files of a shard, and remove them here. The shard comes after what stands beside it.
+
+    hashes  send those of its records too: whoever builds is on another machine
+    """
+    names = [name for file in outcome.files for name in reversed(shard_files(file))]
+    if hashes and hashes_path(folder / outcome.file).exists():
+        store, name = open_store(join_url(url, f"{WORK}/{outcome.file}{HASHES_SUFFIX}"))
+        store.send(hashes_path(folder / outcome.file), name)
+    for file in names:
+        store, name = open_store(join_url(url, file))
+        store.send(folder / file, name)
+        (folder / file).unlink()
+
+
+def run_and_send(job: Job, task: Task, progress: Progress) -> Outcome:
+    """Run a task on whatever machine this is, and send its shard to the target of the build."""
+    assert job.target is not None
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        work = Path(folder) / WORK
+        work.mkdir()
+        outcome = run(replace(job, directory=work), task, progress)
+        send_shard(job.target, work, outcome, hashes=True)
+    return outcome
+
+
+class StoreJournal(Journal):
+    """A journal in a store: an object for each line, numbered. The folder is for this machine's spools and its lock."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self._url = url
+        self._number = 0
+        super().__init__(folder)
+
+    def _read(self, path: Path) -> None:
+        names = _lines(self._url)
+        with ThreadPoolExecutor(READERS) as pool:
+            store, _ = open_store(self._url)
+            for name, data in zip(names, pool.map(store.read, names), strict=True):
+                ((kind, content),) = json.loads(data).items()
+                self._take(kind, content)
+                self._number = int(url_name(name)[:8])
+
+    def forget(self) -> None:
+        """Be as if nothing had been begun."""
+        forget_lines(self._url)
+        super().forget()
+
+    def note(self, kind: str, content: dict[str, Any]) -> None:
+        """Add a line; it is in the store when this returns. A number that is taken is that of another build."""
+        self._number += 1
+        store, name = open_store(join_url(self._url, f"{WORK}/{self._number:08}-{kind}.json"))
+        if not store.publish(name, json.dumps({kind: content}).encode(), exclusive=True):
+            got = "another one that builds here too"
+            raise BuildError(f"expected to be the only process that builds here, got {got} - at {self._url}")
+        self._take(kind, content)
+
+
+def _lines(url: str) -> list[str]:
+    store, folder = open_store(join_url(url, WORK))
+    return [entry.name for entry in store.list(folder) if _LINE.fullmatch(url_name(entry.name))]
+
+
+def forget_lines(url: str) -> None:
+    """Remove a journal, the last line first: what is left of it then is still one; and hashes beside it."""
+    store, folder = open_store(join_url(url, WORK))
+    others = [entry.name for entry in store.list(folder) if entry.name.endswith(HASHES_SUFFIX)]
+    for name in [*reversed(_lines(url)), *others]:
+        store.delete(name)
+
+
+__all__ = ["StoreFolder", "StoreJournal", "run_and_send", "send_shard"]

@@ -1,0 +1,23 @@
+"""Where files are, here or in an object store: patterns that name many, files that appear whole or not at all."""
+
+from __future__ import annotations
+
+from .local import publish, read_json, sync_folder
+from .patterns import MOST_FILES, expand
+from .store import SCHEMES, Entry, Store, is_url, join_url, open_store, split_url, url_name
+
+__all__ = [
+    "MOST_FILES",
+    "SCHEMES",
+    "Entry",
+    "Store",
+    "expand",
+    "is_url",
+    "join_url",
+    "open_store",
+    "publish",
+    "read_json",
+    "split_url",
+    "sync_folder",
+    "url_name",
+]

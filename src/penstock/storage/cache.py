@@ -1,0 +1,231 @@
+"""A bounded folder of files that came from a store. Processes share it; what was not used for longest goes first.
+
+FOLDER/
+  0f3a…-photos/1c2d3e4f/photos-train.tfrecord-00000-of-00002     a file: whole, and what it was said to be
+  0f3a…-photos/1c2d3e4f/.photos-train….partial                   one that is coming; as large as it will be
+  .locks/                                                        held by whoever brings a file, or makes room
+
+Nothing in it is needed: all of it may be deleted at any time, and a process may be killed at any time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from ..errors import CorruptionError, StorageError
+from .locks import try_lock, unlock
+from .store import open_store, url_name
+
+MOST = 100 << 30  # bytes, where nobody says how many, and no more than half of the room that there is
+PATIENCE = 600.0  # seconds that a file is waited for which another process brings
+ATTEMPTS = 3  # to get a file that is what it should be
+
+LOCKS = ".locks"
+_PARTIAL = ".partial"
+
+
+Checksum = Callable[[Any, int], int]  # of blocks, one after the other: going on from a value
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """An object, and what it has to be: its size, and its CRC-32C or its version."""
+
+    url: str
+    size: int
+    crc32c: int | None = None
+    version: str | None = None
+
+    @property
+    def tag(self) -> str:
+        """What tells its content from others that had its name."""
+        if self.crc32c is not None:
+            return f"{self.crc32c:08x}"
+        return blake2b(f"{self.size} {self.version}".encode(), digest_size=4).hexdigest()
+
+
+class Cache:
+    """The folder, and how many bytes it may have."""
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None, most: int | None = None) -> None:
+        self.folder = Path(folder) if folder is not None else default_folder()
+        self._most = most
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Cache, (str(self.folder), self._most)
+
+    def __repr__(self) -> str:
+        return f"Cache({str(self.folder)!r}, {self._most})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cache) and (self.folder, self._most) == (other.folder, other._most)
+
+    def __hash__(self) -> int:
+        return hash((self.folder, self._most))
+
+    @property
+    def most(self) -> int:
+        """How many bytes it may have."""
+        if self._most is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(self.folder).free
+            self._most = min(MOST, (free + sum(size for _, size, _ in self._files())) // 2)
+        return self._most
+
+    def path(self, file: RemoteFile) -> Path:
+        """Where a file is, or will be."""
+        folder = file.url.rpartition("/")[0]
+        digest = blake2b(folder.encode(), digest_size=6).hexdigest()
+        name = re.sub(r"[^\w.-]", "_", url_name(folder))[:60]
+        return self.folder / f"{digest}-{name}" / file.tag / url_name(file.url)
+
+    def has(self, file: RemoteFile) -> bool:
+        """Whether a file is there; then it counts as used."""
+        try:
+            os.utime(self.path(file))
+        except OSError:
+            return False
+        return True
+
+    def get(
+        self,
+        file: RemoteFile,
+        checksum: Checksum,
+        kept: Callable[[], Collection[Path]] = tuple,
+        pulse: Callable[[], None] = lambda: None,
+    ) -> Path:
+        """A file, brought if it is not there.
+
+        kept   those that go last to make room for it
+        pulse  called now and then; what it raises ends the waiting
+        """
+        path = self.path(file)
+        deadline = time.monotonic() + PATIENCE
+        while not self.has(file):
+            lock = try_lock(self._lock_path(path))
+            if lock is None:  # another process brings it
+                pulse()
+                if time.monotonic() > deadline:
+                    got = "one that another process has been bringing for longer"
+                    raise StorageError(f"expected a file within {PATIENCE:.0f} s, got {got} - at {path}")
+                time.sleep(0.01)
+                continue
+            try:
+                if not path.exists():
+                    self._bring(file, path, checksum, kept, pulse)
+            finally:
+                self._lock_path(path).unlink(missing_ok=True)
+                unlock(lock)
+        return path
+
+    def _bring(
+        self,
+        file: RemoteFile,
+        path: Path,
+        checksum: Checksum,
+        kept: Callable[[], Collection[Path]],
+        pulse: Callable[[], None],
+    ) -> None:
+        store, name = open_store(file.url)
+        partial = path.with_name(f".{path.name}{_PARTIAL}")
+        for attempt in range(1, ATTEMPTS + 1):
+            partial.unlink(missing_ok=True)  # of a process that was killed
+            self._make_room(partial, file.size, kept())
+            value = 0
+
+            def told(block: Any) -> None:
+                nonlocal value
+                pulse()
+                if file.crc32c is not None:
+                    value = checksum(block, value)
+
+            try:
+                store.fetch(name, partial, size=file.size, version=file.version, told=told)
+                if file.crc32c is None or value == file.crc32c:
+                    os.replace(partial, path)
+                    return
+                if attempt == ATTEMPTS:
+                    got = f"{value:#010x} in {ATTEMPTS} attempts: it was replaced, or is damaged"
+                    hint = "Load the dataset again"
+                    raise CorruptionError(f"expected CRC-32C {file.crc32c:#010x}, got {got}. {hint}", file.url)
+            except OSError as error:
+                if isinstance(error, StorageError):
+                    raise
+                raise StorageError(
+                    f"expected room for {file.size} bytes, got an error: {error} - at {partial}"
+                ) from None
+            finally:
+                partial.unlink(missing_ok=True)
+
+    # Room
+
+    def _make_room(self, partial: Path, size: int, kept: Collection[Path]) -> None:
+        """Let go of what was not used for longest, and take the room: an empty file of that size."""
+        if size > self.most:
+            hint = "Give more: cache_bytes="
+            raise StorageError(f"expected a cache of {size} bytes or more, got {self.most} - at {self.folder}. {hint}")
+        with self._alone():
+            files = sorted(self._files(), key=lambda found: (found[0] in kept, found[2]))
+            total = sum(size for _, size, _ in files)
+            for path, length, _ in files:
+                if total + size <= self.most:
+                    break
+                if path.suffix != _PARTIAL or self._is_left_over(path):
+                    path.unlink(missing_ok=True)
+                    total -= length
+                    with suppress(OSError):
+                        path.parent.rmdir()
+            partial.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as file:
+                file.truncate(size)
+
+    def _files(self) -> Iterator[tuple[Path, int, float]]:
+        """Each file, with its size and when it was used last."""
+        for folder, _, names in os.walk(self.folder):
+            if os.path.basename(folder) != LOCKS:
+                for name in names:
+                    with suppress(FileNotFoundError):
+                        about = os.stat(os.path.join(folder, name), follow_symlinks=False)
+                        yield Path(folder, name), about.st_size, about.st_mtime
+
+    def _is_left_over(self, partial: Path) -> bool:
+        """Whether nobody writes a file any more."""
+        path = self._lock_path(partial.with_name(partial.name[1 : -len(_PARTIAL)]))
+        lock = try_lock(path)
+        if lock is None:
+            return False
+        path.unlink(missing_ok=True)
+        unlock(lock)
+        return True
+
+    def _lock_path(self, path: Path) -> Path:
+        digest = blake2b(str(path).encode(), digest_size=12).hexdigest()
+        return self.folder / LOCKS / digest
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While no other process or thread makes room."""
+        deadline = time.monotonic() + PATIENCE
+        while (lock := try_lock(self.folder / LOCKS / "room")) is None:
+            if time.monotonic() > deadline:
+                raise StorageError(f"expected to make room within {PATIENCE:.0f} s, got a lock - at {self.folder}")
+            time.sleep(0.002)
+        try:
+            yield
+        finally:
+            unlock(lock)
+
+
+def default_folder() -> Path:
+    """Where shards are kept unless someone says where."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(home) / "penstock" / "shards"

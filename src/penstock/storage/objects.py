@@ -1,0 +1,289 @@
+"""S3, Google Cloud Storage, Azure and web servers, through obstore.
+
+Who may do what is found where each ecosystem keeps it: AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL ...,
+GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME ...
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..errors import NotFoundError, StorageError
+from .obstore_library import library
+from .store import Entry
+
+Result = TypeVar("Result")
+
+DEADLINE = 60.0  # seconds in which a call has to get somewhere
+REQUEST = 20  # seconds that one request may take
+PIECE = 8 << 20  # bytes of a large object that are asked for at a time ...
+SMALLEST = 1 << 18  # ... and not less, however slow the server is
+AT_ONCE = 4  # pieces of one object that are under way
+IN_FLIGHT = 64  # parts of objects that are under way
+GAP = 1 << 14  # bytes between two parts that are read along
+MULTIPART = 16 << 20  # a file from this size on is sent in parts
+
+_TEMPORARY = ("408", "409", "425", "429", "500", "502", "503", "504")
+_STATUS = re.compile(r"status code: (\d{3})|[Cc]lient error with status (\d{3})")
+
+
+class Objects:
+    """A bucket, or a web server: see `Store`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._obs = library()
+        self._store = _made(self._obs, url)
+        self._readers: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"Objects({self.url!r})"
+
+    def list(self, prefix: str) -> Iterator[Entry]:
+        """The objects of a folder, in order of name."""
+        if self.url.startswith("http"):
+            got = "a web server, which cannot be asked. Name each file, or a range: part-{000..146}.tar"
+            raise StorageError(f"expected a store that lists its objects, got {got} - at {self._at(prefix)}")
+        found = self._tried(prefix, lambda: self._obs.list(self._store, prefix or None, chunk_size=1000).collect())
+        return iter(sorted((_entry(meta) for meta in found), key=lambda entry: entry.name))
+
+    def entry(self, name: str) -> Entry:
+        """What is known of an object."""
+        return _entry(self._tried(name, lambda: self._obs.head(self._store, name)))
+
+    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """An object, or a part of it."""
+        if length == 0:
+            return b""
+        options: dict[str, Any] = {}
+        if start or length is not None:
+            options["range"] = (start, start + length) if length is not None else {"offset": start}
+        return bytes(self._tried(name, lambda: self._obs.get(self._store, name, options=options).bytes()))
+
+    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]], *, version: str | None = None) -> Sequence[Any]:
+        """Parts of an object, in parallel."""
+        spans = _joined(ranges)
+
+        def part(span: tuple[int, int]) -> memoryview:
+            return memoryview(self._part(name, *span, version))
+
+        found = [part(spans[0])] if len(spans) == 1 else list(self._pool().map(part, spans))
+        parts = []
+        for start, length in ranges:
+            at = next(at for at, (first, last) in enumerate(spans) if first <= start and start + length <= last)
+            begin = start - spans[at][0]
+            parts.append(found[at][begin : begin + length])
+        return parts
+
+    def _part(self, name: str, start: int, stop: int, version: str | None) -> Any:
+        def attempt() -> Any:
+            answer = self._obs.get(self._store, name, options={"range": (start, stop)})
+            if version is not None and _entry(answer.meta).version != version:
+                raise _replaced(self._at(name))
+            found = answer.bytes()
+            if len(found) != stop - start:
+                raise _ShortError(f"{len(found)} bytes of {stop - start}")
+            return found
+
+        return self._tried(name, attempt, offset=start) if stop > start else b""
+
+    def _pool(self) -> ThreadPoolExecutor:
+        with self._lock:
+            self._readers = self._readers or ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="penstock-read")
+            return self._readers
+
+    def fetch(
+        self,
+        name: str,
+        path: Path,
+        *,
+        size: int,
+        version: str | None = None,
+        told: Callable[[Any], object] = lambda block: None,
+    ) -> None:
+        """Write an object to a file, some pieces at a time. A server that is slow is asked for smaller ones."""
+        piece, count, at = PIECE, AT_ONCE, 0
+        last = time.monotonic()
+        with path.open("r+b" if path.exists() else "wb", buffering=0) as file:  # it may have its size already
+            while at < size:
+                starts = list(range(at, min(size, at + count * piece), piece))
+                stops = [min(size, start + piece) for start in starts]
+                try:
+                    pieces = partial(self._pieces, name, starts, stops)
+                    blocks = self._tried(name, pieces, offset=at, since=last)
+                except _SlowError:
+                    if piece > SMALLEST:
+                        piece, count, last = max(SMALLEST, piece // 4), 1, time.monotonic()
+                    continue
+                for block in blocks:
+                    told(block)
+                    file.write(block)
+                at, last = stops[-1], time.monotonic()
+        if version is not None and self.entry(name).version != version:
+            raise _replaced(self._at(name))
+
+    def _pieces(self, name: str, starts: Sequence[int], stops: Sequence[int]) -> Sequence[Any]:
+        blocks = self._obs.get_ranges(self._store, name, starts=starts, ends=stops, coalesce=0)
+        for start, stop, block in zip(starts, stops, blocks, strict=True):
+            if len(block) != stop - start:
+                raise _ShortError(f"{len(block)} bytes of {stop - start}")
+        found: Sequence[Any] = blocks
+        return found
+
+    def send(self, path: Path, name: str) -> Entry:
+        """A local file becomes an object."""
+        self._check_writable(name)
+        size = path.stat().st_size
+
+        def attempt() -> Any:
+            if size < MULTIPART:
+                return self._obs.put(self._store, name, path.read_bytes(), use_multipart=False)
+            return self._obs.put(self._store, name, path, use_multipart=True, chunk_size=PIECE, max_concurrency=AT_ONCE)
+
+        sent = self._tried(name, attempt, patience=max(DEADLINE, size / SMALLEST))
+        return Entry(name, size, sent.get("e_tag"))
+
+    def publish(self, name: str, data: bytes, *, exclusive: bool = False) -> bool:
+        """Some bytes become an object."""
+        self._check_writable(name)
+        mode = "create" if exclusive else "overwrite"
+        try:
+            self._tried(name, lambda: self._obs.put(self._store, name, data, mode=mode, use_multipart=False))
+        except FileExistsError:
+            return self.read(name) == data  # an attempt whose answer was lost
+        return True
+
+    def delete(self, name: str) -> None:
+        """Take an object away, if it is there."""
+        self._check_writable(name)
+        try:
+            self._tried(name, lambda: self._obs.delete(self._store, name))
+        except NotFoundError:
+            return
+
+    def _check_writable(self, name: str) -> None:
+        if self.url.startswith("http"):
+            got = "a web server. Write to s3://, gs://, az:// or ais://, or to a directory"
+            raise StorageError(f"expected a store that can be written to, got {got} - at {self._at(name)}")
+
+    def _at(self, name: str) -> str:
+        return f"{self.url}/{name}"
+
+    def _tried(
+        self,
+        name: str,
+        attempt: Callable[[], Result],
+        *,
+        offset: int | None = None,
+        since: float | None = None,
+        patience: float | None = None,
+    ) -> Result:
+        """What an attempt gives; it is made again after what may pass, until the deadline."""
+        where = self._at(name) + ("" if offset is None else f", offset {offset}")
+        patience = DEADLINE if patience is None else patience
+        deadline = (since or time.monotonic()) + patience
+        pause = 0.05
+        while True:
+            try:
+                return attempt()
+            except StorageError:
+                raise
+            except FileNotFoundError:
+                raise NotFoundError(f"expected an object, got nothing - at {where}") from None
+            except (self._obs.exceptions.BaseError, OSError, _ShortError) as error:
+                failure = self._failure(error, where)
+                if failure is not None:
+                    raise failure from None
+                if time.monotonic() + pause > deadline or not threading.main_thread().is_alive():
+                    said = f"expected an answer within {patience:.0f} s, got none that was whole: {_said(error)}"
+                    raise StorageError(f"{said} - at {where}. Look at the server, then go on") from None
+                if since is not None and "timed out" in str(error).lower():
+                    raise _SlowError from None
+            time.sleep(pause * (0.5 + random.random()))
+            pause = min(2 * pause, 5.0)
+
+    def _failure(self, error: Exception, where: str) -> Exception | None:
+        """The error for what does not pass by itself."""
+        kind = type(error).__name__
+        if kind == "AlreadyExistsError":
+            return FileExistsError(where)
+        if kind in ("PreconditionError", "NotModifiedError"):
+            return _replaced(where)
+        if kind in ("PermissionDeniedError", "UnauthenticatedError"):
+            hint = "Look at the credentials in the environment"
+            return StorageError(f"expected to be let in, got a refusal: {_said(error)} - at {where}. {hint}")
+        status = _STATUS.search(str(error))
+        code = (status[1] or status[2]) if status else ""
+        final = kind not in ("GenericError", "JoinError", "_ShortError") and not isinstance(error, OSError)
+        if final or (code.startswith("4") and code not in _TEMPORARY):
+            return StorageError(f"expected to reach an object, got an error: {_said(error)} - at {where}")
+        return None
+
+
+class _ShortError(Exception):
+    """A body that ended too soon."""
+
+
+class _SlowError(Exception):
+    """A request that took too long."""
+
+
+def _replaced(where: str) -> StorageError:
+    expected = "expected the object that was there before, got another in its place"
+    return StorageError(f"{expected} - at {where}. Load the dataset again")
+
+
+def _entry(meta: Any) -> Entry:
+    version = meta.get("e_tag") or (meta["last_modified"].isoformat() if meta.get("last_modified") else None)
+    return Entry(meta["path"], meta["size"], version)
+
+
+def _said(error: Exception) -> str:
+    """What a library says, in a line: its errors have several, some of them whole pages of HTML."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("<")]
+    text = " ".join(lines[:2]) or type(error).__name__
+    return text if len(text) <= 300 else text[:299] + "…"
+
+
+def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What has to be asked for, as (start, stop), so that each range is in one of them."""
+    spans: list[tuple[int, int]] = []
+    for start, length in sorted(ranges):
+        if spans and start - spans[-1][1] <= GAP and start + length - spans[-1][0] <= PIECE:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], start + length))
+        elif not spans or start + length > spans[-1][1] or start < spans[-1][0]:
+            spans.append((start, start + length))
+    return spans
+
+
+def _made(obs: Any, url: str) -> Any:
+    """The library's store of a URL."""
+    scheme, _, place = url.partition("://")
+    client: dict[str, Any] = {
+        "allow_http": True,
+        "timeout": timedelta(seconds=REQUEST),
+        "connect_timeout": timedelta(seconds=5),
+    }
+    backoff = {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=1), "base": 2}
+    patience = {"max_retries": 2, "retry_timeout": timedelta(seconds=REQUEST), "backoff": backoff}
+    said: dict[str, Any] = {"client_options": client, "retry_config": patience}
+    kinds = obs._store
+    if scheme in ("http", "https"):
+        return kinds.HTTPStore(url, **said)
+    if scheme == "gs":
+        return kinds.GCSStore(place, **said)
+    if scheme == "az":
+        return kinds.AzureStore(place, **said)
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return kinds.S3Store(place, region=region or "us-east-1", **said)

@@ -1,0 +1,82 @@
+"""Patterns that name many files, or many objects of a store."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import re
+from collections.abc import Iterator
+
+from ..errors import StorageError
+from .store import is_url, open_store
+
+MOST_FILES = 1_000_000  # that one pattern may name
+
+_RANGE = re.compile(r"\{(\d{1,18})\.\.(\d{1,18})\}")
+
+
+def expand(pattern: str | os.PathLike[str]) -> list[str]:
+    """The files that a pattern names, in order.
+
+    part-{000..146}.tfrecord   a range, as shells write it: each of its files has to be there
+    data/**/*.tfrecord         a glob: whatever is there, but at least one file
+
+    A path that exists is taken as it is, whatever characters it has. The objects of a range of URLs are not looked for:
+    whoever reads them finds out.
+    """
+    text = os.fspath(pattern)
+    remote = is_url(text)
+    if not remote and os.path.lexists(text):
+        return [text]
+    found: list[str] = []
+    for name in _ranges(text):
+        if not glob.has_magic(name):
+            if name != text and not remote and not os.path.exists(name):
+                raise StorageError(f"expected every file of the range to be there, got no {name} - at {text}")
+            found.append(name)
+            continue
+        matches = _objects(name) if remote else _files(name)
+        if not matches:
+            raise StorageError(
+                f"expected files, got none that match {name}" + (f" - at {text}" if name != text else "")
+            )
+        found += matches
+        if len(found) > MOST_FILES:
+            raise StorageError(f"expected at most {MOST_FILES} files, got more - at {text}")
+    return found
+
+
+def _files(pattern: str) -> list[str]:
+    return sorted(path for path in glob.glob(pattern, recursive=True) if not os.path.isdir(path))
+
+
+def _objects(pattern: str) -> list[str]:
+    """The objects that a glob names, among those of its longest fixed folder."""
+    store, name = open_store(pattern)
+    fixed = name[: next(at for at, letter in enumerate(name) if letter in "*?[")].rpartition("/")[0]
+    parts = re.split(r"(\*\*/|\*|\?|\[[^]]*\])", name)
+    magic = {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}
+    wanted = re.compile("".join(magic.get(part) or _letters(part) for part in parts))
+    return [f"{store.url}/{entry.name}" for entry in store.list(fixed) if wanted.fullmatch(entry.name)]
+
+
+def _letters(part: str) -> str:
+    """Letters as they are, or some of which one stands there."""
+    return fnmatch.translate(part)[len("(?s:") : -len(")\\Z")] if part.startswith("[") else re.escape(part)
+
+
+def _ranges(text: str) -> Iterator[str]:
+    """The text with each of its ranges counted out; the first one turns slowest."""
+    match = _RANGE.search(text)
+    if match is None:
+        yield text
+        return
+    first, last = int(match[1]), int(match[2])
+    if abs(last - first) >= MOST_FILES:
+        raise StorageError(f"expected at most {MOST_FILES} files, got the range {match[0]} - at {text}")
+    padded = any(len(end) > 1 and end.startswith("0") for end in match.groups())
+    width = max(map(len, match.groups())) if padded else 0
+    step = 1 if first <= last else -1
+    for number in range(first, last + step, step):
+        yield from (f"{text[: match.start()]}{number:0{width}}{rest}" for rest in _ranges(text[match.end() :]))
