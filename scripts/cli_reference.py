@@ -21,7 +21,7 @@ def reference() -> str:
     commands += [(f"penstock {name}", command) for name, command in sorted(cli.commands.items())]
     parts = [HEAD]
     for name, command in commands:
-        context = click.Context(command, info_name=name, max_content_width=100, terminal_width=100)
+        context = click.Context(command, info_name=name, max_content_width=80, terminal_width=80)
         context.help_option_names = ["-h", "--help"]
         parts.append(f"## {name}\n\n```text\n{command.get_help(context)}\n```\n")
     return "\n".join(parts)
