@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from services import S3
 from tests.built import contents, examples
 from tests.tar_cases import npy, sample, shards, write_tar
 
-from penstock import CorruptionError, ExampleError, Info, Local, SchemaError, Splits, build, convert, load, splits, tar
+from penstock import (
+    CorruptionError,
+    ExampleError,
+    Info,
+    Local,
+    NotFoundError,
+    SchemaError,
+    Splits,
+    build,
+    convert,
+    load,
+    splits,
+    tar,
+)
 from penstock.cli import main
 from penstock.sources import recognise
+from penstock.storage import open_store
 
 
 def test_a_dataset_of_tars(tmp_path: Path) -> None:
@@ -183,3 +199,59 @@ def test_a_function_may_make_messages_of_tensorflow(tmp_path: Path) -> None:
     built = build(tar(tmp_path, record_to_example=message), tmp_path / "out", order="source", workers=1)
     example = built["train"][2]
     assert (example["label"], example["pair"].tolist(), example["name"]) == (2, [0.5, 1.5], "número 2".encode())
+
+
+def test_tars_of_a_store_build_the_same_dataset(
+    tmp_path: Path, s3: str, s3_server: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "tars").mkdir()
+    shards(tmp_path / "tars", [7, 5, 6])
+    folder = s3_server.root / s3.removeprefix("s3://") / "tars"
+    shutil.copytree(tmp_path / "tars", folder)
+    (folder / "notes.txt").write_text("no tar")
+    here = build(tar(tmp_path / "tars"), tmp_path / "here", info=Info(name="x"), workers=1)
+    for number, url in enumerate((f"{s3}/tars/train-{{000..002}}.tar", f"{s3}/tars/", f"{s3}/tars/*.tar")):
+        there = build(tar(url), tmp_path / f"there{number}", info=Info(name="x"), workers=2)
+        one, other = contents(there.path), contents(here.path)
+        for found in (one, other):
+            del found["penstock.json"]  # which tells what it was made from
+        assert one == other
+    source = tar(f"{s3}/tars/")["train"]  # type: ignore[index]
+    assert source.key(8) == "train-001.tar/d/00008"
+    assert source.place(8) == f"{s3}/tars/train-001.tar, sample 'd/00008'"
+    shutil.rmtree(tmp_path / "cache")
+    assert source[8]["cls"] == 8, "a tar that the cache has let go of comes again"
+    converted = tar(f"{s3}/tars/", record_to_example=label_of)
+    assert len(build(converted, tmp_path / "labels", workers=2)["train"]) == 18
+    assert main(["build", f"{s3}/tars/train-{{000..002}}.tar", str(tmp_path / "command")]) == 0
+
+
+def test_a_build_from_a_store_goes_on_and_notices_what_was_replaced(
+    tmp_path: Path, s3: str, s3_server: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = s3_server.root / s3.removeprefix("s3://")
+    shards(folder, [7, 5])
+    first = build(tar(f"{s3}/*.tar"), tmp_path / "out", order="source", shards=2, workers=1)
+    assert (first.written, first.kept) == (2, 0)
+    again = build(tar(f"{s3}/*.tar"), tmp_path / "out", order="source", shards=2, workers=1)
+    assert (again.written, again.kept) == (0, 2)
+    store, name = open_store(f"{s3}/train-001.tar")
+    members = [(name.replace("d/001", "d/000"), data) for at in range(107, 112) for name, data in sample(at)]
+    other = write_tar(tmp_path / "other.tar", members)  # the same keys
+    store.send(other, name)
+    changed = build(tar(f"{s3}/*.tar"), tmp_path / "out", order="source", shards=2, workers=1)
+    assert [example["cls"] for example in changed["train"]] == [*range(7), *range(107, 112)]
+
+
+def test_a_broken_tar_of_a_store_is_named_by_its_url(
+    tmp_path: Path, s3: str, s3_server: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (path,) = shards(s3_server.root / s3.removeprefix("s3://"), [3])
+    path.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(CorruptionError, match=rf"truncated.* - at {s3}/train-000\.tar, offset"):
+        tar(f"{s3}/train-000.tar")
+    with pytest.raises(NotFoundError, match=f"{s3}/none.tar"):
+        tar(f"{s3}/none.tar")

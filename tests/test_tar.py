@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import random
+import sys
 import tarfile
 import tempfile
 import warnings
@@ -172,6 +173,20 @@ def test_compressed_tars_say_that_their_window_is_bounded(tmp_path: Path) -> Non
         warnings.simplefilter("error")
         assert sorted(example["cls"] for example in train.shuffle(1, window=20)) == list(range(20))
         load(tmp_path / "train-0.tar.gz")["train"].shuffle(1)
+
+
+def test_a_large_compressed_tar_is_shuffled_within_what_stays_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards(tmp_path, [40], name="train-{}.tar.gz", mode="w:gz")
+    train = load(tmp_path)["train"]
+    size = int(Shard(tmp_path / "train-0.tar.gz").offsets[-1])
+    recipe = sys.modules["penstock.load.recipe"]
+    monkeypatch.setattr(recipe, "WHOLE", size - 1)
+    monkeypatch.setattr(recipe, "WINDOW", size // 2)  # half of which is a window
+    with pytest.warns(UserWarning, match="within windows of 10 examples"):
+        shuffled = train.shuffle(1)
+    assert sorted(example["cls"] for example in shuffled) == list(range(40))
 
 
 def test_splits_by_name(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from ..records.shard import open_shard
 from ..schema import Schema
 from ..sources.files import short_names
 from ..sources.record_files import RecordFiles
-from ..sources.tar import TarSamples, samples_of
+from ..sources.tar import TarFile, TarSamples, samples_of
 from ..splitting import Splits
 from ..storage import is_url, join_url, open_store
 from ..tfds.directory import INFO
@@ -104,7 +104,7 @@ def _records(files: tuple[ShardFile, ...], opened: Opened) -> RecordFiles | TarS
     if any(file.remote is not None for file in files):
         Fetcher(files).get(paths)
     if files[0].rules is not None:
-        return samples_of(paths, opened.schema, splits=False)[""]
+        return samples_of([TarFile(path) for path in paths], opened.schema, splits=False)[""]
     if opened.manifest is not None:
         for file in files:
             if file.remote is not None:

@@ -104,7 +104,8 @@ def _described(shard: Shard, path: str, size: int, sidecar: str | None) -> Shard
     kind, compression = shard.format
     if kind != "tar":
         return ShardFile(path, len(shard), size, sidecar)
-    return ShardFile(path, len(shard), size, sidecar, rules=(), compressed=compression != "none")
+    inflated = int(shard.offsets[-1]) if compression != "none" else 0
+    return ShardFile(path, len(shard), size, sidecar, rules=(), inflated=inflated)
 
 
 def cached_index(path: str, folder: PathLike | None = None) -> Path:

@@ -31,7 +31,7 @@ class ShardFile:
     """A shard that can be read: its file, what it holds, and the index that says where.
 
     rules       what the files of a tar are read as
-    compressed  whether it is a tar that is inflated to be read
+    inflated    the bytes of a compressed tar once it is inflated to be read; 0 of all others
     remote      where it comes from, if the path is that of a cache
     """
 
@@ -40,7 +40,7 @@ class ShardFile:
     bytes: int
     sidecar: str | None
     rules: tuple[Rule, ...] | None = None
-    compressed: bool = False
+    inflated: int = 0
     remote: Remote | None = None
 
     @property

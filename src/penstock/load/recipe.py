@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .fetching import Fetcher
 
 MEMORY = 768 << 20
+WHOLE = 256 << 20  # bytes up to which the core inflates a file as a whole ...
+WINDOW = 64 << 20  # ... and those that it keeps of a larger one
 
 
 def fetcher_of(files: Sequence[ShardFile]) -> Fetcher | None:
@@ -146,8 +148,11 @@ class Recipe:
     @property
     def widest_window(self) -> int | None:
         """The widest shuffle that inflates each compressed tar once or twice; None where examples are read anywhere."""
-        inflated = [file.records for file in self.files if file.compressed]
-        return max(1, *inflated) if len(inflated) > 1 else None
+        inflated = [file for file in self.files if file.inflated]
+        large = [file for file in inflated if file.inflated > WHOLE]
+        if large:
+            return max(1, min(file.records * (WINDOW // 2) // file.inflated for file in large))
+        return max(1, *(file.records for file in inflated)) if len(inflated) > 1 else None
 
     @cached_property
     def global_order(self) -> Order:

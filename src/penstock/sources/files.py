@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import posixpath
 from collections.abc import Iterator, Sequence
 
 from .._core import file_stamps
 from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
-from ..storage import expand
+from ..storage import expand, is_url
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
 
@@ -51,6 +52,10 @@ def short_names(files: Sequence[str]) -> list[str]:
     """The files' paths relative to the folder that all of them are in."""
     if len(files) == 1:
         return [os.path.basename(files[0])]
+    if all(map(is_url, files)):
+        places = [file.partition("://")[2] for file in files]
+        common = posixpath.commonpath([posixpath.dirname(place) for place in places])
+        return [posixpath.relpath(place, common or ".") for place in places]
     common = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in files])
     return [os.path.relpath(os.path.abspath(path), common).replace(os.sep, "/") for path in files]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from ..errors import CorruptionError, NotFoundError, PenstockError, SchemaError
 from ..records.peek import first_records
 from ..records.shard import open_shard
-from ..storage import expand
+from ..storage import expand, is_url
 from .files import IMAGE_SUFFIXES, PathLike, entries, has_suffix
 from .record_files import format_named
 from .voc import ANNOTATIONS, IMAGES, MASKS
@@ -99,9 +99,9 @@ def _first_image(root: str, folders: list[str], depth: int = 2) -> str:
 
 def _in_files(pattern: str) -> Iterator[tuple[str, str]]:
     files = expand(pattern)
-    if not os.path.lexists(files[0]):
+    if not is_url(files[0]) and not os.path.lexists(files[0]):
         raise NotFoundError(f"expected a file or a folder, got nothing at {pattern}")
-    for name, suffixes in _FILES.items():
+    for name, suffixes in () if is_url(files[0]) else _FILES.items():
         matching = [path for path in files if has_suffix(path, suffixes)]
         if not matching or (name == "image_folder" and len(files) == 1):
             continue
@@ -112,7 +112,7 @@ def _in_files(pattern: str) -> Iterator[tuple[str, str]]:
     named = _first_named(os.path.basename(path) for path in files)
     for format, file in named.items():
         yield _RECORDS[format][0], f"{file} is called as {_RECORDS[format][1]} files are"
-    if named or any(has_suffix(files[0], suffixes) for suffixes in _FILES.values()):
+    if named or is_url(files[0]) or any(has_suffix(files[0], suffixes) for suffixes in _FILES.values()):
         return
     if begun := _format_of(files[0]):
         yield _RECORDS[begun][0], f"{os.path.basename(files[0])} begins with a record"

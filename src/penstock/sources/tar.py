@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from .._core import Records, Shards, list_tar
+from .._core import Records, Shards, crc32c, list_tar
 from ..columns import Array
-from ..errors import NotFoundError, SchemaError
+from ..errors import CorruptionError, NotFoundError, SchemaError
 from ..identity import described
 from ..records.codec import Codec, default_threads, first_row
 from ..records.index import existing_sidecar
@@ -21,6 +22,7 @@ from ..records.tar import (
     SUFFIXES,
     checked_schema,
     exact_schema,
+    is_tar_name,
     rules_of,
     sampled_schema,
     split_word,
@@ -28,6 +30,8 @@ from ..records.tar import (
 )
 from ..schema import Schema
 from ..splitting import Splits
+from ..storage import expand, is_url, open_store
+from ..storage.cache import Cache, RemoteFile
 from .files import PathLike, files_named, short_names, stamp_of
 from .image_folder import SPLIT_NAMES
 from .listed import position, split_order
@@ -37,18 +41,44 @@ MOST_INFLATED = 512 << 20  # bytes of compressed tars that the core keeps in mem
 RecordFunction = Callable[[dict[str, Any]], Any]
 
 
+@dataclass(frozen=True)
+class TarFile:
+    """A tar: where it is read, and the object that is brought there, if it is one of a store."""
+
+    path: str
+    remote: RemoteFile | None = None
+    cache: Cache | None = None
+
+    def __str__(self) -> str:
+        return self.path if self.remote is None else self.remote.url
+
+    def bring(self) -> None:
+        """Make sure that it is here."""
+        if self.remote is not None and self.cache is not None:
+            self.cache.get(self.remote, crc32c)
+
+    @property
+    def stamp(self) -> str:
+        """What changes with its content."""
+        return stamp_of(self.path) if self.remote is None else self.remote.tag
+
+
 class TarSamples:
-    """The samples of some tar files. `source[i]` decodes one, `records` gives them as records; nothing is unpacked."""
+    """The samples of some tar files. `source[i]` decodes one, `records` gives them as records; nothing is unpacked.
+
+    inflated  bytes that compressed ones among them have in all
+    """
 
     def __init__(
         self,
-        files: Sequence[str],
+        tars: Sequence[TarFile],
         names: Sequence[str],
         keys: Sequence[Sequence[str]],
         schema: Schema,
         inflated: int = 0,
     ) -> None:
-        self.files = list(files)
+        self.tars = list(tars)
+        self.files = [str(each) for each in tars]
         self.names = list(names)
         self.schema = schema
         self.inflated = inflated
@@ -79,15 +109,30 @@ class TarSamples:
         if self._reading is None:
             rules = rules_of(self.schema)
             counts = np.diff(self.starts).tolist()
-            shards = [(f, n, existing_sidecar(f), rules) for f, n in zip(self.files, counts, strict=True)]
-            self._reading = Shards(shards), Codec(self.schema)
+            paths = [each.path for each in self.tars]
+            shards = [(path, n, existing_sidecar(path), rules) for path, n in zip(paths, counts, strict=True)]
+            remote = any(each.remote is not None for each in self.tars)
+            self._reading = Shards(shards, self._bring if remote else None), Codec(self.schema)
         return self._reading
+
+    def _bring(self, path: str | os.PathLike[str]) -> bool:
+        """Bring a tar that is elsewhere, or that a cache has let go of. This is what the core calls."""
+        for each in self.tars:
+            if each.path == os.fspath(path):
+                each.bring()
+        return True
 
     @property
     def by_file(self) -> list[Array] | None:
-        """The samples of each tar by number, where they are best read tar by tar: inflated, they go not into memory."""
-        numbers = np.arange(len(self))
-        return np.split(numbers, self.starts[1:-1]) if self.inflated > MOST_INFLATED else None
+        """The samples of each tar by number, where they are best read tar by tar.
+
+        That is where all of them go neither into memory, inflated, nor into the cache.
+        """
+        brought = [(each.remote.size, each.cache.most) for each in self.tars if each.remote and each.cache]
+        fits = sum(size for size, _ in brought) <= min((most for _, most in brought), default=0)
+        if self.inflated <= MOST_INFLATED and fits:
+            return None
+        return np.split(np.arange(len(self)), self.starts[1:-1])
 
     def key(self, index: int) -> str:
         """The name of the tar, and the sample's key in it."""
@@ -108,12 +153,12 @@ class TarSamples:
 
     def stamp(self, index: int) -> str:
         """That of the tar."""
-        return stamp_of(self.files[self._file_of(position(index, len(self)))])
+        return self.tars[self._file_of(position(index, len(self)))].stamp
 
     def stamps(self, indices: Array) -> list[str]:
         """Those of some samples' tars; each is looked at once."""
         files, places = np.unique(np.searchsorted(self.starts, indices, side="right") - 1, return_inverse=True)
-        told = [stamp_of(self.files[at]) for at in files.tolist()]
+        told = [self.tars[at].stamp for at in files.tolist()]
         return [told[place] for place in places.tolist()]
 
     def _file_of(self, number: int) -> int:
@@ -200,7 +245,7 @@ def tar(
     tar("train-{000..146}.tar")            # {"__key__": "0001", "jpg": b"...", "cls": 7}
     tar("shards/", schema={"jpg": Field(dtype="bytes", kind="image"), "cls": "int64"})
 
-    pattern            a file, a folder, a glob, a range, or a list of them: .tar, .tar.gz, .tgz, .tar.zst
+    pattern            a file, a folder, a glob, a range, a URL, or a list of them: .tar, .tar.gz, .tgz, .tar.zst
     schema             what the files of a sample are, by extension; found out unless told
     decode             False leaves every file as its bytes
     record_to_example  a function from {"__key__": ..., extension: bytes} to an example: a dict, or a tf.train.Example
@@ -212,8 +257,7 @@ def tar(
     functions = [function for function in (record_to_example, record_to_pair) if function is not None]
     if len(functions) > 1 or (functions and schema is not None):
         raise SchemaError("expected one of schema, record_to_example and record_to_pair, got two", "tar")
-    files = tar_files(pattern)
-    samples = samples_of(files, schema, raw=not decode or bool(functions))
+    samples = samples_of(tar_files(pattern), schema, raw=not decode or bool(functions))
     sources: dict[str, Any] = {
         name: Converted(part, functions[0], record_to_pair is not None) if functions else part
         for name, part in samples.items()
@@ -221,40 +265,57 @@ def tar(
     return sources[""] if "" in sources else Splits(sources)
 
 
-def tar_files(pattern: PathLike | Sequence[PathLike]) -> list[str]:
-    """The files that a pattern, or a list of them, names."""
+def tar_files(pattern: PathLike | Sequence[PathLike]) -> list[TarFile]:
+    """The files, or objects of a store, that a pattern or a list of them names."""
     patterns = [pattern] if isinstance(pattern, (str, os.PathLike)) else list(pattern)
-    files = [file for each in patterns for file in files_named(each, SUFFIXES)]
+    files = [file for each in patterns for file in (_objects(each) if is_url(each) else _files(each))]
     if not files:
         raise NotFoundError("expected tar files, got an empty list")
     return files
 
 
+def _files(pattern: PathLike) -> list[TarFile]:
+    return [TarFile(path) for path in files_named(pattern, SUFFIXES)]
+
+
+def _objects(pattern: PathLike) -> list[TarFile]:
+    """The tars of a store. What a folder of it has else, is left out."""
+    text = os.fspath(pattern)
+    urls = expand(f"{text}*") if text.endswith("/") else expand(text)
+    cache, found = Cache(), []
+    for url in (url for url in urls if not text.endswith("/") or is_tar_name(url)):
+        store, name = open_store(url)
+        entry = store.entry(name)
+        remote = RemoteFile(url, entry.size, version=entry.version)
+        found.append(TarFile(str(cache.path(remote)), remote, cache))
+    return found
+
+
 def samples_of(
-    files: Sequence[str],
+    tars: Sequence[TarFile],
     schema: Schema | Mapping[str, Any] | None = None,
     *,
     raw: bool = False,
     splits: bool = True,
 ) -> dict[str, TarSamples]:
     """The samples of tar files by split; under "" where the names tell none, or none are wanted."""
-    with ThreadPoolExecutor(min(len(files), default_threads())) as pool:
-        listed = list(pool.map(list_tar, files))
+    with ThreadPoolExecutor(min(len(tars), default_threads())) as pool:
+        listed = list(pool.map(_listed, tars))
     samples = sum(len(keys) for keys, *_ in listed)
     if schema is None:
-        sampled = sampled_schema(files, raw=raw)
+        sampled = sampled_schema([each.path for each in tars], raw=raw)
         whole = without_key(exact_schema(sampled, samples, [found for _, found, _ in listed], raw=raw))
     else:
         whole = without_key(checked_schema(schema))
-    names = short_names(files)
+    names = short_names([str(each) for each in tars])
     parts: dict[str, list[int]] = {}
-    for number, path in enumerate(files):
-        parts.setdefault(split_of(path) if splits else "", []).append(number)
+    for number, each in enumerate(tars):
+        parts.setdefault(split_of(str(each)) if splits else "", []).append(number)
     if "" in parts:
-        parts = {"": list(range(len(files)))}
+        parts = {"": list(range(len(tars)))}
     return {
         split: TarSamples(
-            [files[n] for n in parts[split]],
+            [tars[n] for n in parts[split]],
             [names[n] for n in parts[split]],
             [listed[n][0] for n in parts[split]],
             whole,
@@ -262,6 +323,17 @@ def samples_of(
         )
         for split in sorted(parts, key=split_order)
     }
+
+
+def _listed(file: TarFile) -> tuple[list[str], dict[str, int], int]:
+    """The keys of a tar, its extensions, and its size once inflated."""
+    file.bring()
+    try:
+        return list_tar(file.path)
+    except CorruptionError as error:
+        if file.remote is None:
+            raise
+        raise CorruptionError(str(error).replace(file.path, file.remote.url)) from None
 
 
 def split_of(path: str) -> str:

@@ -1,0 +1,167 @@
+"""TAR2TF, the client that AIStore once had: tars of images in a bucket as a tf.data.Dataset, or as a TFRecord file.
+
+    from penstock.compat.tar2tf import AisDataset, default_record_parser
+
+    ais = AisDataset(BUCKET_NAME, PROXY_URL)
+    train = ais.load_from_tar("train-{0..3}.tar.gz").shuffle().batch(BATCH_SIZE)
+
+A folder, or any URL that penstock reads, may stand in the place of the proxy: AisDataset("imagenet", "s3://bucket").
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..build.run import build
+from ..errors import SchemaError
+from ..image import Image
+from ..load.dataset import load
+from ..load.loader import Loader
+from ..records.index import sidecar_path
+from ..sources.tar import tar
+from ..storage import is_url
+
+SIZE = (224, 224)
+
+Record = Mapping[str, Any]
+
+
+class AisDataset:
+    """The tars of a bucket.
+
+    bucket     its name; a folder, where the tars are below one
+    proxy_url  the address of AIStore's proxy; or a folder or URL that has `bucket` in it
+    """
+
+    def __init__(self, bucket: str, proxy_url: str | os.PathLike[str] = "localhost:8080") -> None:
+        proxy = os.fspath(proxy_url).rstrip("/")
+        if os.path.isdir(proxy) or (is_url(proxy) and not proxy.startswith("http")):
+            self.root = f"{proxy}/{bucket}".rstrip("/")
+        else:
+            os.environ["AIS_ENDPOINT"] = proxy if "://" in proxy else f"http://{proxy}"
+            self.root = f"ais://{bucket}"
+
+    def load_from_tar(
+        self,
+        template: str,
+        path: str | os.PathLike[str] | None = None,
+        record_to_example: Callable[[dict[str, Any]], Any] | None = None,
+        record_to_pair: Callable[[dict[str, Any]], Any] | None = None,
+        output_types: Any = None,
+        output_shapes: Any = None,
+    ) -> Any:
+        """The samples of the tars that a template names: a dataset of pairs or, with `path`, a TFRecord file.
+
+        template           "train-{0..7}.tar.gz"; in the order of its numbers, all of which have to be there
+        path               the file to write; its name is what comes back then, in a list
+        record_to_example  from {"__key__": ..., extension: bytes} to a dict or a tf.train.Example, for the file
+        record_to_pair     from the same to (value, label), for the dataset
+        output_types       what these are, where the first pair does not show it; so `output_shapes`
+        """
+        tars = f"{self.root}/{template}"
+        if not path:
+            loader = load(tars, decode=False)
+            return Pairs(loader["+".join(loader)], record_to_pair, output_types, output_shapes)
+        if record_to_pair is not None:
+            hint = "Give record_to_example, or leave out the path"
+            raise SchemaError("expected record_to_pair for a dataset, got it with a file to write", str(path), hint)
+        source = tar(tars, record_to_example=record_to_example or default_record_to_example)
+        fresh = Path(path).with_name(f".{Path(path).name}.tfrecord")
+        build(source, fresh, order="source", overwrite=True)
+        sidecar_path(fresh).unlink()
+        os.replace(fresh, path)
+        return [os.fspath(path)]
+
+
+class Pairs:
+    """Pairs of a value and its label. What is asked of it beyond shuffling and batching, a tf.data.Dataset answers."""
+
+    def __init__(self, loader: Loader, function: Any, types: Any, shapes: Any) -> None:
+        self._loader, self._function, self._types, self._shapes = loader, function, types, shapes
+
+    def shuffle(self, buffer_size: int | None = None, seed: int | None = None, **_: Any) -> Pairs:
+        """All of them in another order each epoch: there is no buffer whose size would matter."""
+        seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
+        return Pairs(self._loader.shuffle(seed=seed), self._function, self._types, self._shapes)
+
+    def batch(self, batch_size: int, drop_remainder: bool = False) -> Any:
+        """A tf.data.Dataset of batches, as `model.fit` takes it."""
+        tf = tensorflow()
+        return self.dataset().batch(batch_size, drop_remainder).prefetch(tf.data.AUTOTUNE)
+
+    def dataset(self) -> Any:
+        """A tf.data.Dataset of single pairs."""
+        tf = tensorflow()
+        if self._function is None:
+            records = self._loader.select("jpg", "cls").to_tf()
+            return records.map(default_record_to_pair, num_parallel_calls=tf.data.AUTOTUNE)
+        function = self._function
+        first = [_number(part) for part in _pair(function, next(iter(Loader(self._loader._recipe))))]
+        types = self._types or [tf.convert_to_tensor(part).dtype for part in first]
+        shapes = self._shapes or [np.shape(part) for part in first]
+        spec = tuple(tf.TensorSpec(shape, dtype) for shape, dtype in zip(shapes, types, strict=True))
+        dtypes = [tf.as_dtype(dtype) for dtype in types]
+
+        def pair(record: dict[str, Any]) -> tuple[Any, ...]:
+            parts = _pair(function, record)
+            return tuple(
+                part if dtype == tf.string else tf.cast(_number(part), dtype)
+                for part, dtype in zip(parts, dtypes, strict=True)
+            )
+
+        return self._loader.map(pair).to_tf(element_spec=spec)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.dataset())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.dataset(), name)
+
+
+def default_record_to_example(record: Record) -> dict[str, Any]:
+    """The features of a sample with a jpg and a cls: height, width, depth, label, image_raw."""
+    height, width, depth = Image(channels=None).decode(record["jpg"]).shape
+    sizes = {"height": height, "width": width, "depth": depth}
+    return {**sizes, "label": int(record["cls"]), "image_raw": record["jpg"]}
+
+
+def default_record_to_pair(record: Record) -> tuple[Any, Any]:
+    """The image as float32[224,224,3] within 0..1, and its label."""
+    tf = tensorflow()
+    image = tf.image.convert_image_dtype(tf.io.decode_jpeg(record["jpg"], channels=3), tf.float32)
+    return tf.image.resize(image, SIZE), tf.strings.to_number(tf.strings.strip(record["cls"]), tf.int32)
+
+
+def default_record_parser(record: Any) -> tuple[Any, Any]:
+    """A record of the file as a pair: the image as float32[224,224,3] within 0..255, and its label."""
+    tf = tensorflow()
+    features = {name: tf.io.FixedLenFeature([], tf.int64) for name in ("height", "width", "depth", "label")}
+    example = tf.io.parse_single_example(record, {**features, "image_raw": tf.io.FixedLenFeature([], tf.string)})
+    image = tf.cast(tf.io.decode_jpeg(example["image_raw"], channels=3), tf.float32)
+    return tf.ensure_shape(tf.image.resize(image, SIZE), (*SIZE, 3)), tf.cast(example["label"], tf.int32)
+
+
+def _pair(function: Callable[[dict[str, Any]], Any], record: dict[str, Any]) -> tuple[Any, Any]:
+    pair = function({name: value for name, value in record.items() if value is not None})
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise SchemaError(f"expected (value, label), got {type(pair).__name__}", "record_to_pair")
+    return pair[0], pair[1]
+
+
+def _number(part: Any) -> Any:
+    """The number that the bytes of a label spell, as TAR2TF read them."""
+    return np.int32(int(part)) if isinstance(part, bytes) and part.strip().isdigit() else part
+
+
+def tensorflow() -> Any:
+    """TensorFlow, when it is needed."""
+    from ..frameworks.tensorflow import tf
+
+    return tf

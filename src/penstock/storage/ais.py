@@ -1,0 +1,260 @@
+"""AIStore, through its SDK. AIS_ENDPOINT says where the cluster is.
+
+The SDK by itself retries for half a minute and more without a word. Here it tries once, and what may pass is tried
+again by us, up to a deadline. AIStore answers a ranged read with the status 200: that it is the right one is checked.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..errors import MissingDependencyError, NotFoundError, StorageError
+from .objects import _joined, _replaced, _ShortError
+from .store import Entry
+
+DEADLINE = 60.0  # seconds in which a call has to get somewhere
+TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two pieces of an answer
+PIECE = 8 << 20  # bytes of a large object that are asked for at a time
+AT_ONCE = 16  # requests that are under way
+PASSING = (408, 409, 425, 429, 500, 502, 503, 504)  # statuses that may be gone a moment later
+PROPERTIES = "name,size,version,checksum"
+
+Result = TypeVar("Result")
+
+
+class AISStore:
+    """A bucket of an AIStore: see `Store`.
+
+    url  "ais://bucket", or "ais://bucket?etl=name": then the cluster transforms what is read, see `penstock.ais`
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.bucket, _, transform = url.removeprefix("ais://").partition("?etl=")
+        self.etl = transform or None
+
+    def __repr__(self) -> str:
+        return f"AISStore({self.url!r})"
+
+    @property
+    def client(self) -> Any:
+        """The SDK's client of the cluster that AIS_ENDPOINT names. It has connections of its own in each process."""
+        endpoint = os.environ.get("AIS_ENDPOINT", "")
+        if not endpoint:
+            hint = "Set it to that of its proxy, as in http://localhost:8080"
+            raise StorageError(f"expected the address of an AIStore in AIS_ENDPOINT, got none - at {self.url}. {hint}")
+        return _client(endpoint)
+
+    def list(self, prefix: str) -> Iterator[Entry]:
+        """The objects of a folder, in order of name."""
+        folder = f"{prefix.rstrip('/')}/" if prefix else ""
+        found = self.tried(prefix, lambda: self._bucket.list_all_objects(folder, props=PROPERTIES))
+        entries = [Entry(each.name, each.size, _version(each.checksum, each.version)) for each in found]
+        return iter(sorted(entries, key=lambda entry: entry.name))
+
+    def entry(self, name: str) -> Entry:
+        """What is known of an object. How large it is once transformed, only reading it tells."""
+        if self.etl is not None:
+            return Entry(name, len(self.read(name)))
+        return self.tried(name, lambda: self._head(name))
+
+    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """An object, or a part of it."""
+        stop = None if length is None else start + length
+        if self.etl is not None:
+            return self.tried(name, lambda: self._whole(name))[start:stop]
+        if start == 0 and stop is None:
+            return self.tried(name, lambda: self._whole(name))
+        return self._part(name, start, self.entry(name).size if stop is None else stop, None)
+
+    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]], *, version: str | None = None) -> Sequence[Any]:
+        """Parts of an object, in parallel."""
+        spans = _joined(ranges)
+        with ThreadPoolExecutor(min(AT_ONCE, max(1, len(spans)))) as pool:
+            blocks = list(pool.map(lambda span: memoryview(self._part(name, span[0], span[1], version)), spans))
+
+        def part(start: int, stop: int) -> memoryview:
+            at = next(at for at, (first, last) in enumerate(spans) if first <= start and stop <= last)
+            return blocks[at][start - spans[at][0] : stop - spans[at][0]]
+
+        return [part(start, start + length) for start, length in ranges]
+
+    def fetch(
+        self,
+        name: str,
+        path: Path,
+        *,
+        size: int,
+        version: str | None = None,
+        told: Callable[[Any], object] = lambda block: None,
+    ) -> None:
+        """Write an object to a file, some pieces at a time."""
+        with path.open("wb", buffering=0) as file, ThreadPoolExecutor(2) as pool:
+            if self.etl is not None:
+                blocks: Iterator[bytes] = iter([self.read(name)])
+            else:
+                spans = [(start, min(size, start + PIECE)) for start in range(0, size, PIECE)]
+                blocks = _ahead(pool, lambda span: self._part(name, span[0], span[1], version), spans)
+            for block in blocks:
+                told(block)
+                file.write(block)
+        if version is not None and self.entry(name).version != version:
+            raise _replaced(f"{self.url}/{name}")
+
+    def send(self, path: Path, name: str) -> Entry:
+        """A local file becomes an object."""
+        patience = max(DEADLINE, path.stat().st_size / (1 << 18))
+        self.tried(name, lambda: _done(self._bucket.object(name).get_writer().put_file(path)), patience=patience)
+        return self.entry(name)
+
+    def publish(self, name: str, data: bytes, *, exclusive: bool = False) -> bool:
+        """Some bytes become an object. AIStore has no conditional put: `exclusive` looks first, and two may not see."""
+        if exclusive:
+            with suppress(NotFoundError):
+                self.entry(name)
+                return False
+        self.tried(name, lambda: _done(self._bucket.object(name).get_writer().put_content(data)))
+        return True
+
+    def delete(self, name: str) -> None:
+        """Take an object away, if it is there."""
+        with suppress(NotFoundError):
+            self.tried(name, lambda: _done(self._bucket.object(name).delete()))
+
+    # Single requests
+
+    @property
+    def _bucket(self) -> Any:
+        return self.client.bucket(self.bucket)
+
+    def _head(self, name: str) -> Entry:
+        head = self._bucket.object(name).head(PROPERTIES)
+        version = _version(head.checksum_value, head.obj_version)
+        if version is None and not head.size:
+            raise _ShortError("an answer that says nothing of the object")
+        return Entry(name, head.size, version)
+
+    def _whole(self, name: str) -> bytes:
+        from aistore.sdk.etl import ETLConfig
+
+        raw = self._bucket.object(name).get_reader(etl=ETLConfig(self.etl) if self.etl else None).raw()
+        said = raw.headers.get("Content-Length")
+        if said is None and self.etl is None:
+            raise _ShortError("an answer without its length")
+        return _body(raw, None if said is None else int(said))
+
+    def _part(self, name: str, start: int, stop: int, version: str | None) -> bytes:
+        def attempt() -> bytes:
+            raw = self._bucket.object(name).get_reader(byte_range=f"bytes={start}-{stop - 1}").raw()
+            with closing(raw):
+                now = _version(raw.headers.get("Ais-Checksum-Value", ""), raw.headers.get("Ais-Version", ""))
+                if version is not None and now is not None and now != version:
+                    raise _replaced(f"{self.url}/{name}")
+                got = raw.headers.get("Content-Range", "no range at all")
+                if not got.startswith(f"bytes {start}-{stop - 1}/"):
+                    raise _ShortError(f"expected bytes {start}-{stop - 1}, got {got}")
+                return _body(raw, stop - start)
+
+        return self.tried(name, attempt, offset=start) if stop > start else b""
+
+    def tried(
+        self, name: str, attempt: Callable[[], Result], *, offset: int | None = None, patience: float | None = None
+    ) -> Result:
+        """What an attempt gives; it is made again after what may pass, until the deadline."""
+        where = f"{self.url}/{name}" + ("" if offset is None else f", offset {offset}")
+        client = self.client  # a missing package is said first
+        from aistore.sdk import errors
+
+        patience = patience or DEADLINE
+        deadline, pause = time.monotonic() + patience, 0.05
+        while True:
+            try:
+                return attempt()
+            except (errors.ErrObjNotFound, errors.ErrBckNotFound, errors.ErrRemoteBckNotFound) as error:
+                missing = "an object" if isinstance(error, errors.ErrObjNotFound) else f"the bucket {self.bucket}"
+                raise NotFoundError(f"expected {missing}, got nothing - at {where}") from None
+            except errors.AISError as error:
+                if error.status_code == 404 and not isinstance(error, errors.ErrETLNotFound):
+                    raise NotFoundError(f"expected an object, got nothing - at {where}") from None
+                said = f"{error.status_code} {' '.join(error.message.split())[:300]}"
+                if error.status_code not in PASSING:
+                    raise StorageError(f"expected to reach an object, got an error: {said} - at {where}") from None
+            except _broken_answers() as error:
+                said = " ".join(str(error).split())[:300]
+            if time.monotonic() + pause > deadline:
+                problem = f"expected an answer within {patience:.0f} s, got none that was whole: {said}"
+                raise StorageError(f"{problem} - at {where}. Look whether {client._request_client.base_url} is up")
+            time.sleep(pause * (0.5 + random.random()))
+            pause = min(2 * pause, 5.0)
+
+
+@lru_cache
+def _client(endpoint: str) -> Any:
+    try:
+        import tenacity
+        import urllib3
+        from aistore.sdk import Client
+        from aistore.sdk.retry_config import RetryConfig
+    except ImportError:
+        raise MissingDependencyError.needed("aistore", "ais:// URLs", extra="ais") from None
+    once = RetryConfig(
+        urllib3.Retry(total=None, connect=0, read=0, redirect=5, status=0, other=0, raise_on_status=False),
+        tenacity.Retrying(stop=tenacity.stop_after_attempt(1), reraise=True),
+    )
+    return Client(endpoint, timeout=TIMEOUT, retry_config=once, max_pool_size=AT_ONCE)
+
+
+@lru_cache
+def _broken_answers() -> tuple[type[Exception], ...]:
+    """What is raised where an answer does not come, or not as a whole; the SDK's parsers see to some of it."""
+    import msgspec
+    import pydantic
+    import requests
+    import urllib3
+
+    parsers = (msgspec.MsgspecError, pydantic.ValidationError, pydantic.PydanticUserError)
+    return (requests.RequestException, urllib3.exceptions.HTTPError, *parsers, _ShortError)
+
+
+def _done(response: Any) -> None:
+    """What was asked for was done, and not only answered: the SDK takes a redirect that leads nowhere for an answer."""
+    if response.status_code != 200:
+        raise _ShortError(f"the status {response.status_code}")
+
+
+def _body(raw: Any, length: int | None) -> bytes:
+    """What an answer holds. A server that gives a byte now and then is not waited for."""
+    deadline = time.monotonic() + DEADLINE
+    pieces: list[bytes] = []
+    with closing(raw):
+        while piece := raw.read(1 << 20):
+            pieces.append(piece)
+            if time.monotonic() > deadline:
+                raise _ShortError(f"{sum(map(len, pieces))} bytes in {DEADLINE:.0f} s")
+        body = b"".join(pieces)
+        if length is not None and len(body) != length:
+            raise _ShortError(f"{len(body)} bytes of {length}")
+        raw.release_conn()
+    return body
+
+
+def _version(checksum: str, version: str) -> str | None:
+    """What changes with an object's content."""
+    return checksum or version or None
+
+
+def _ahead(pool: ThreadPoolExecutor, read: Callable[[Any], bytes], spans: Sequence[Any]) -> Iterator[bytes]:
+    """What is read, in order, with one more under way."""
+    waiting = [pool.submit(read, span) for span in spans[:2]]
+    for at in range(len(spans)):
+        yield waiting.pop(0).result()
+        if at + 2 < len(spans):
+            waiting.append(pool.submit(read, spans[at + 2]))

@@ -1,0 +1,184 @@
+"""TAR2TF's documented code, with another import line: against the real AIStore, an S3, and a folder."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.tar_cases import write_tar
+
+from penstock import SchemaError, StorageError
+from penstock.compat.tar2tf import AisDataset, default_record_parser, default_record_to_example, default_record_to_pair
+from penstock.storage import open_store
+
+tf: Any = pytest.importorskip("tensorflow")
+
+BATCH_SIZE = 5
+
+
+def photo(number: int, mode: str = "RGB") -> bytes:
+    pixels = np.random.default_rng(number).integers(0, 256, (40 + number % 3, 30, 3), dtype=np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(pixels).convert(mode).save(out, "jpeg")
+    return out.getvalue()
+
+
+def write_photos(folder: Path) -> None:
+    """train-0.tar.gz to train-7.tar.gz: three samples each, with labels from 0 to 23."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for shard in range(8):
+        members = []
+        for number in range(3 * shard, 3 * shard + 3):
+            members += [(f"d/s{number}.jpg", photo(number)), (f"d/s{number}.cls", f"{number}\n".encode())]
+        write_tar(folder / f"train-{shard}.tar.gz", members, mode="w:gz")
+
+
+@pytest.fixture(params=["aistore", "s3", "folder"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    """A bucket and the address of its proxy, or what stands in its place."""
+    write_photos(tmp_path / "photos")
+    if request.param == "folder":
+        return "photos", str(tmp_path)
+    if request.param == "s3":
+        url = request.getfixturevalue("s3")
+        bucket, proxy, root = "photos", url, f"{url}/photos"
+    else:
+        root = request.getfixturevalue("ais")
+        bucket, proxy = root.removeprefix("ais://"), request.getfixturevalue("ais_server").endpoint
+    for path in sorted((tmp_path / "photos").iterdir()):
+        store, name = open_store(f"{root}/{path.name}")
+        store.send(path, name)
+    return bucket, proxy
+
+
+@pytest.mark.filterwarnings("ignore:compressed tars are shuffled within windows")
+def test_the_three_documented_examples(where: tuple[str, str], tmp_path: Path) -> None:
+    BUCKET_NAME, PROXY_URL = where  # noqa: N806
+
+    # 1) in memory
+    ais = AisDataset(BUCKET_NAME, PROXY_URL)
+    train_dataset = ais.load_from_tar("train-{0..3}.tar.gz").shuffle().batch(BATCH_SIZE)
+    test_dataset = ais.load_from_tar("train-{4..7}.tar.gz").batch(BATCH_SIZE)
+    assert sorted(labels(train_dataset)) == list(range(12))
+    assert labels(test_dataset) == list(range(12, 24)), "in the order of the template, on two targets too"
+    first = next(iter(test_dataset))[0]
+    assert (first.shape, first.dtype) == ((5, 224, 224, 3), tf.float32)
+    np.testing.assert_array_equal(first[0], in_unit_range(photo(12)))
+
+    # 2) with a TFRecord file
+    path = str(tmp_path / "train.record")
+    assert ais.load_from_tar("train-{0..3}.tar.gz", path=path) == [path]
+    train_dataset = (
+        tf.data.TFRecordDataset(filenames=[path]).map(default_record_parser).shuffle(buffer_size=1024).batch(BATCH_SIZE)
+    )
+    assert sorted(labels(train_dataset)) == list(range(12))
+    image, label = next(iter(tf.data.TFRecordDataset([path]).map(default_record_parser)))
+    np.testing.assert_array_equal(image, tf.image.resize(tf.cast(tf.io.decode_jpeg(photo(0)), tf.float32), (224, 224)))
+    assert (int(label), label.dtype) == (0, tf.int32)
+
+    # 3) with a translation of one's own
+    convert, resize, decode = tf.image.convert_image_dtype, tf.image.resize, tf.io.decode_jpeg
+    train_dataset = ais.load_from_tar(
+        "train-{0..3}.tar.gz",
+        record_to_pair=lambda r: (resize(convert(decode(r["jpg"]), tf.float32), (224, 224)), r["cls"]),
+    ).shuffle().batch(BATCH_SIZE)  # fmt: skip
+    assert sorted(labels(train_dataset)) == list(range(12))
+
+
+def test_a_model_is_fitted(tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos")
+    dataset = AisDataset("photos", str(tmp_path)).load_from_tar("train-{0..3}.tar.gz").batch(BATCH_SIZE)
+    model = tf.keras.Sequential([tf.keras.layers.GlobalAveragePooling2D(), tf.keras.layers.Dense(12)])
+    model.compile(loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), optimizer="sgd")
+    history = model.fit(dataset, epochs=2, verbose=0)
+    assert len(history.history["loss"]) == 2
+
+
+# What the original could not, or did without a word
+
+
+@pytest.fixture
+def ais_dataset(tmp_path: Path) -> AisDataset:
+    write_photos(tmp_path / "photos")
+    return AisDataset("photos", tmp_path)
+
+
+def test_record_to_example_is_taken(ais_dataset: AisDataset, tmp_path: Path) -> None:
+    def as_message(record: dict[str, Any]) -> Any:
+        feature = {
+            "name": tf.train.Feature(bytes_list=tf.train.BytesList(value=[record["__key__"].encode()])),
+            "twice": tf.train.Feature(int64_list=tf.train.Int64List(value=[int(record["cls"])] * 2)),
+        }
+        return tf.train.Example(features=tf.train.Features(feature=feature))
+
+    ais_dataset.load_from_tar("train-{0..1}.tar.gz", path=tmp_path / "out", record_to_example=as_message)
+    found = [tf.train.Example.FromString(r.numpy()) for r in tf.data.TFRecordDataset(str(tmp_path / "out"))]
+    assert [each.features.feature["name"].bytes_list.value[0] for each in found] == [b"d/s%d" % n for n in range(6)]
+    assert found[4].features.feature["twice"].int64_list.value == [4, 4]
+    as_dict = ais_dataset.load_from_tar(
+        "train-{0..1}.tar.gz", path=tmp_path / "out", record_to_example=lambda r: {"label": int(r["cls"])}
+    )
+    assert as_dict == [str(tmp_path / "out")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "photos"], "nothing is left beside it"
+
+
+def test_an_empty_path_is_none_and_a_template_needs_no_range(ais_dataset: AisDataset) -> None:
+    assert labels(ais_dataset.load_from_tar("train-3.tar.gz", path="").batch(BATCH_SIZE)) == [9, 10, 11]
+
+
+def test_a_tar_that_is_not_there_is_an_error(ais_dataset: AisDataset) -> None:
+    with pytest.raises(StorageError, match=r"train-8\.tar\.gz"):
+        ais_dataset.load_from_tar("train-{6..8}.tar.gz")
+
+
+def test_grey_images_have_three_channels(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    write_tar(tmp_path / "b" / "train-0.tar", [("a.jpg", photo(1, "L")), ("a.cls", b"1")])
+    ais = AisDataset("b", tmp_path)
+    ais.load_from_tar("train-0.tar", path=tmp_path / "train.record")
+    image, _ = next(iter(tf.data.TFRecordDataset(str(tmp_path / "train.record")).map(default_record_parser)))
+    assert image.shape == (224, 224, 3)
+    assert next(iter(ais.load_from_tar("train-0.tar")))[0].shape == (224, 224, 3)
+    assert default_record_to_example({"jpg": photo(1, "L"), "cls": b"1\n"}) == {
+        "height": 41, "width": 30, "depth": 1, "label": 1, "image_raw": photo(1, "L")
+    }  # fmt: skip
+
+
+def test_pairs_of_other_types_and_shapes(ais_dataset: AisDataset) -> None:
+    pairs = ais_dataset.load_from_tar(
+        "train-{0..1}.tar.gz",
+        record_to_pair=lambda r: (np.arange(int(r["cls"])), r["__key__"]),
+        output_types=(tf.int64, tf.string),
+        output_shapes=([None], []),
+    )
+    found = [(len(value), label.numpy()) for value, label in pairs]
+    assert found == [(number, b"d/s%d" % number) for number in range(6)]
+    assert pairs.element_spec == (tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.string))
+
+
+def test_what_makes_no_sense_is_said(ais_dataset: AisDataset, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="outputshapes"):
+        ais_dataset.load_from_tar("train-0.tar.gz", outputshapes=[])  # type: ignore[call-arg]
+    with pytest.raises(SchemaError, match="expected record_to_pair for a dataset"):
+        ais_dataset.load_from_tar("train-0.tar.gz", path=tmp_path / "a", record_to_pair=default_record_to_pair)
+    with pytest.raises(SchemaError, match=r"expected \(value, label\), got int"):
+        ais_dataset.load_from_tar("train-0.tar.gz", record_to_pair=lambda r: 1).batch(2)
+    (tmp_path / "photos" / "train-9.tar").write_bytes(b"no tar")
+    with pytest.raises(ValueError, match=r"train-9\.tar"):
+        ais_dataset.load_from_tar("train-9.tar")
+    assert not tarfile.is_tarfile(tmp_path / "photos" / "train-9.tar")
+
+
+def labels(dataset: Any) -> list[int]:
+    found = [batch for _, batch in dataset]
+    assert all(batch.dtype == tf.int32 for batch in found)
+    return [int(label) for batch in found for label in batch]
+
+
+def in_unit_range(data: bytes) -> Any:
+    return tf.image.resize(tf.image.convert_image_dtype(tf.io.decode_jpeg(data), tf.float32), (224, 224))
