@@ -106,7 +106,7 @@ class Ray:
         addresses = sorted({node["NodeManagerAddress"] for node in machines})
         if len(addresses) > 1 and not self.shared:
             got = f"the path {directory} and a cluster of {len(addresses)} machines"
-            hint = "Build into an object store (s3://...), or pass shared=True if it is a mount that all of them have"
+            hint = "Pass shared=True if it is a mount that all of them have"
             raise BuildError(f"expected a destination that every machine sees, got {got}. {hint}")
         folder = directory.absolute()
         mark = (folder / WORK if (folder / WORK).is_dir() else folder) / f".{ATTEMPT}{secrets.token_hex(8)}.partial"
