@@ -59,6 +59,8 @@ def convert(
     is what happens when it is cut off. At the end all that was written is read again, and compared with the source.
     """
     if names_tars(path):
+        if engine is not None and not isinstance(engine, Local):
+            raise SchemaError("expected tars to be written by this machine, got another engine", str(path))
         progress = engine.progress if engine else None
         return write_tars(
             source, path, format=format, shards=shards, schema=schema, overwrite=overwrite, progress=progress

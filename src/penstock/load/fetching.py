@@ -48,8 +48,7 @@ class Fetcher:
         coming = self.want(file.path, urgent=True)
         if not coming.done.wait(BEAT):
             return False
-        with self._lock:
-            self._coming.pop(file.path, None)
+        self._done(file.path, coming)
         if coming.error is not None:
             raise coming.error
         return True
@@ -104,8 +103,13 @@ class Fetcher:
                 coming.error = error
             coming.done.set()
             if coming.error is None:
-                with self._lock:
-                    self._coming.pop(path, None)
+                self._done(path, coming)
+
+    def _done(self, path: str, coming: _Coming) -> None:
+        """A shard comes no longer; it may have gone meanwhile, and come once more."""
+        with self._lock:
+            if self._coming.get(path) is coming:
+                del self._coming[path]
 
 
 class _Coming:

@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import MissingDependencyError, NotFoundError, StorageError
-from .objects import _joined, _replaced, _ShortError
+from .ranges import PIECE, ShortError, joined, replaced
 from .store import Entry
 
 DEADLINE = 60.0  # seconds in which a call has to get somewhere
 TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two pieces of an answer
-PIECE = 8 << 20  # bytes of a large object that are asked for at a time
 AT_ONCE = 16  # requests that are under way
 PASSING = (408, 409, 425, 429, 500, 502, 503, 504)  # statuses that may be gone a moment later
 PROPERTIES = "name,size,version,checksum"
@@ -77,7 +76,7 @@ class AISStore:
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]], *, version: str | None = None) -> Sequence[Any]:
         """Parts of an object, in parallel."""
-        spans = _joined(ranges)
+        spans = joined(ranges)
         with ThreadPoolExecutor(min(AT_ONCE, max(1, len(spans)))) as pool:
             blocks = list(pool.map(lambda span: memoryview(self._part(name, span[0], span[1], version)), spans))
 
@@ -107,7 +106,7 @@ class AISStore:
                 told(block)
                 file.write(block)
         if version is not None and self.entry(name).version != version:
-            raise _replaced(f"{self.url}/{name}")
+            raise replaced(f"{self.url}/{name}")
 
     def send(self, path: Path, name: str) -> Entry:
         """A local file becomes an object."""
@@ -139,7 +138,7 @@ class AISStore:
         head = self._bucket.object(name).head(PROPERTIES)
         version = _version(head.checksum_value, head.obj_version)
         if version is None and not head.size:
-            raise _ShortError("an answer that says nothing of the object")
+            raise ShortError("an answer that says nothing of the object")
         return Entry(name, head.size, version)
 
     def _whole(self, name: str) -> bytes:
@@ -148,7 +147,7 @@ class AISStore:
         raw = self._bucket.object(name).get_reader(etl=ETLConfig(self.etl) if self.etl else None).raw()
         said = raw.headers.get("Content-Length")
         if said is None and self.etl is None:
-            raise _ShortError("an answer without its length")
+            raise ShortError("an answer without its length")
         return _body(raw, None if said is None else int(said))
 
     def _part(self, name: str, start: int, stop: int, version: str | None) -> bytes:
@@ -157,10 +156,10 @@ class AISStore:
             with closing(raw):
                 now = _version(raw.headers.get("Ais-Checksum-Value", ""), raw.headers.get("Ais-Version", ""))
                 if version is not None and now is not None and now != version:
-                    raise _replaced(f"{self.url}/{name}")
+                    raise replaced(f"{self.url}/{name}")
                 got = raw.headers.get("Content-Range", "no range at all")
                 if not got.startswith(f"bytes {start}-{stop - 1}/"):
-                    raise _ShortError(f"expected bytes {start}-{stop - 1}, got {got}")
+                    raise ShortError(f"expected bytes {start}-{stop - 1}, got {got}")
                 return _body(raw, stop - start)
 
         return self.tried(name, attempt, offset=start) if stop > start else b""
@@ -221,13 +220,13 @@ def _broken_answers() -> tuple[type[Exception], ...]:
     import urllib3
 
     parsers = (msgspec.MsgspecError, pydantic.ValidationError, pydantic.PydanticUserError)
-    return (requests.RequestException, urllib3.exceptions.HTTPError, *parsers, _ShortError)
+    return (requests.RequestException, urllib3.exceptions.HTTPError, *parsers, ShortError)
 
 
 def _done(response: Any) -> None:
     """What was asked for was done, and not only answered: the SDK takes a redirect that leads nowhere for an answer."""
     if response.status_code != 200:
-        raise _ShortError(f"the status {response.status_code}")
+        raise ShortError(f"the status {response.status_code}")
 
 
 def _body(raw: Any, length: int | None) -> bytes:
@@ -238,10 +237,10 @@ def _body(raw: Any, length: int | None) -> bytes:
         while piece := raw.read(1 << 20):
             pieces.append(piece)
             if time.monotonic() > deadline:
-                raise _ShortError(f"{sum(map(len, pieces))} bytes in {DEADLINE:.0f} s")
+                raise ShortError(f"{sum(map(len, pieces))} bytes in {DEADLINE:.0f} s")
         body = b"".join(pieces)
         if length is not None and len(body) != length:
-            raise _ShortError(f"{len(body)} bytes of {length}")
+            raise ShortError(f"{len(body)} bytes of {length}")
         raw.release_conn()
     return body
 

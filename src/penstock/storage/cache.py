@@ -139,7 +139,7 @@ class Cache:
         partial = path.with_name(f".{path.name}{_PARTIAL}")
         for attempt in range(1, ATTEMPTS + 1):
             partial.unlink(missing_ok=True)  # of a process that was killed
-            self._make_room(partial, file.size, kept())
+            self._make_room(partial, file.size, kept, pulse)
             value = 0
 
             def told(block: Any) -> None:
@@ -151,7 +151,8 @@ class Cache:
             try:
                 store.fetch(name, partial, size=file.size, version=file.version, told=told)
                 if file.crc32c is None or value == file.crc32c:
-                    os.replace(partial, path)
+                    with self._alone():  # who counts the files meanwhile would miss it
+                        os.replace(partial, path)
                     return
                 if attempt == ATTEMPTS:
                     got = f"{value:#010x} in {ATTEMPTS} attempts: it was replaced, or is damaged"
@@ -168,11 +169,23 @@ class Cache:
 
     # Room
 
-    def _make_room(self, partial: Path, size: int, kept: Collection[Path]) -> None:
-        """Let go of what was not used for longest, and take the room: an empty file of that size."""
+    def _make_room(
+        self, partial: Path, size: int, kept: Callable[[], Collection[Path]], pulse: Callable[[], None]
+    ) -> None:
+        """Take room for a file; where files that are coming have all of it, when one of them is there."""
         if size > self.most:
             hint = "Give more: cache_bytes="
             raise StorageError(f"expected a cache of {size} bytes or more, got {self.most} - at {self.folder}. {hint}")
+        deadline = time.monotonic() + PATIENCE
+        while not self._take_room(partial, size, kept()):
+            pulse()
+            if time.monotonic() > deadline:
+                got = "one full of files that are coming"
+                raise StorageError(f"expected room in the cache within {PATIENCE:.0f} s, got {got} - at {self.folder}")
+            time.sleep(0.01)
+
+    def _take_room(self, partial: Path, size: int, kept: Collection[Path]) -> bool:
+        """Let go of what was not used for longest, and take the room, if there is any: an empty file of that size."""
         with self._alone():
             files = sorted(self._files(), key=lambda found: (found[0] in kept, found[2]))
             total = sum(size for _, size, _ in files)
@@ -184,9 +197,12 @@ class Cache:
                     total -= length
                     with suppress(OSError):
                         path.parent.rmdir()
+            if total + size > self.most:
+                return False
             partial.parent.mkdir(parents=True, exist_ok=True)
             with partial.open("wb") as file:
                 file.truncate(size)
+            return True
 
     def _files(self) -> Iterator[tuple[Path, int, float]]:
         """Each file, with its size and when it was used last."""

@@ -20,17 +20,16 @@ from typing import Any, TypeVar
 
 from ..errors import NotFoundError, StorageError
 from .obstore_library import library
+from .ranges import PIECE, ShortError, joined, replaced
 from .store import Entry
 
 Result = TypeVar("Result")
 
 DEADLINE = 60.0  # seconds in which a call has to get somewhere
 REQUEST = 20  # seconds that one request may take
-PIECE = 8 << 20  # bytes of a large object that are asked for at a time ...
-SMALLEST = 1 << 18  # ... and not less, however slow the server is
+SMALLEST = 1 << 18  # bytes that are asked for at least, however slow the server is
 AT_ONCE = 4  # pieces of one object that are under way
 IN_FLIGHT = 64  # parts of objects that are under way
-GAP = 1 << 14  # bytes between two parts that are read along
 MULTIPART = 16 << 20  # a file from this size on is sent in parts
 
 _TEMPORARY = ("408", "409", "425", "429", "500", "502", "503", "504")
@@ -73,7 +72,7 @@ class Objects:
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]], *, version: str | None = None) -> Sequence[Any]:
         """Parts of an object, in parallel."""
-        spans = _joined(ranges)
+        spans = joined(ranges)
 
         def part(span: tuple[int, int]) -> memoryview:
             return memoryview(self._part(name, *span, version))
@@ -90,10 +89,10 @@ class Objects:
         def attempt() -> Any:
             answer = self._obs.get(self._store, name, options={"range": (start, stop)})
             if version is not None and _entry(answer.meta).version != version:
-                raise _replaced(self._at(name))
+                raise replaced(self._at(name))
             found = answer.bytes()
             if len(found) != stop - start:
-                raise _ShortError(f"{len(found)} bytes of {stop - start}")
+                raise ShortError(f"{len(found)} bytes of {stop - start}")
             return found
 
         return self._tried(name, attempt, offset=start) if stop > start else b""
@@ -131,13 +130,13 @@ class Objects:
                     file.write(block)
                 at, last = stops[-1], time.monotonic()
         if version is not None and self.entry(name).version != version:
-            raise _replaced(self._at(name))
+            raise replaced(self._at(name))
 
     def _pieces(self, name: str, starts: Sequence[int], stops: Sequence[int]) -> Sequence[Any]:
         blocks = self._obs.get_ranges(self._store, name, starts=starts, ends=stops, coalesce=0)
         for start, stop, block in zip(starts, stops, blocks, strict=True):
             if len(block) != stop - start:
-                raise _ShortError(f"{len(block)} bytes of {stop - start}")
+                raise ShortError(f"{len(block)} bytes of {stop - start}")
         found: Sequence[Any] = blocks
         return found
 
@@ -201,7 +200,7 @@ class Objects:
                 raise
             except FileNotFoundError:
                 raise NotFoundError(f"expected an object, got nothing - at {where}") from None
-            except (self._obs.exceptions.BaseError, OSError, _ShortError) as error:
+            except (self._obs.exceptions.BaseError, OSError, ShortError) as error:
                 failure = self._failure(error, where)
                 if failure is not None:
                     raise failure from None
@@ -219,29 +218,20 @@ class Objects:
         if kind == "AlreadyExistsError":
             return FileExistsError(where)
         if kind in ("PreconditionError", "NotModifiedError"):
-            return _replaced(where)
+            return replaced(where)
         if kind in ("PermissionDeniedError", "UnauthenticatedError"):
             hint = "Look at the credentials in the environment"
             return StorageError(f"expected to be let in, got a refusal: {_said(error)} - at {where}. {hint}")
         status = _STATUS.search(str(error))
         code = (status[1] or status[2]) if status else ""
-        final = kind not in ("GenericError", "JoinError", "_ShortError") and not isinstance(error, OSError)
+        final = kind not in ("GenericError", "JoinError", "ShortError") and not isinstance(error, OSError)
         if final or (code.startswith("4") and code not in _TEMPORARY):
             return StorageError(f"expected to reach an object, got an error: {_said(error)} - at {where}")
         return None
 
 
-class _ShortError(Exception):
-    """A body that ended too soon."""
-
-
 class _SlowError(Exception):
     """A request that took too long."""
-
-
-def _replaced(where: str) -> StorageError:
-    expected = "expected the object that was there before, got another in its place"
-    return StorageError(f"{expected} - at {where}. Load the dataset again")
 
 
 def _entry(meta: Any) -> Entry:
@@ -254,17 +244,6 @@ def _said(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("<")]
     text = " ".join(lines[:2]) or type(error).__name__
     return text if len(text) <= 300 else text[:299] + "…"
-
-
-def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What has to be asked for, as (start, stop), so that each range is in one of them."""
-    spans: list[tuple[int, int]] = []
-    for start, length in sorted(ranges):
-        if spans and start - spans[-1][1] <= GAP and start + length - spans[-1][0] <= PIECE:
-            spans[-1] = (spans[-1][0], max(spans[-1][1], start + length))
-        elif not spans or start + length > spans[-1][1] or start < spans[-1][0]:
-            spans.append((start, start + length))
-    return spans
 
 
 def _made(obs: Any, url: str) -> Any:
