@@ -292,6 +292,7 @@ def test_a_lost_node(three: Cluster, tmp_path: Path, capsys: pytest.CaptureFixtu
     process = build.start(**slow)
     try:
         three.wait_until(lambda: build.finished() >= 3, 90, "nothing was finished")
+        time.sleep(0.7)  # into the next examples, which tell that they were loaded
         done = build.finished()
         lost = time.monotonic()
         three.kill(1) if how == "killed" else three.cut(1)
