@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import MissingDependencyError, NotFoundError, StorageError
-from .ranges import PIECE, ShortError, joined, replaced
+from .ranges import PIECE, ShortError, cut_out, joined, replaced
 from .store import Entry
 
 DEADLINE = 60.0  # seconds in which a call has to get somewhere
@@ -79,12 +79,7 @@ class AISStore:
         spans = joined(ranges)
         with ThreadPoolExecutor(min(AT_ONCE, max(1, len(spans)))) as pool:
             blocks = list(pool.map(lambda span: memoryview(self._part(name, span[0], span[1], version)), spans))
-
-        def part(start: int, stop: int) -> memoryview:
-            at = next(at for at, (first, last) in enumerate(spans) if first <= start and stop <= last)
-            return blocks[at][start - spans[at][0] : stop - spans[at][0]]
-
-        return [part(start, start + length) for start, length in ranges]
+        return cut_out(ranges, spans, blocks)
 
     def fetch(
         self,

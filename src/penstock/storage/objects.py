@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from ..errors import NotFoundError, StorageError
 from .obstore_library import library
-from .ranges import PIECE, ShortError, joined, replaced
+from .ranges import PIECE, ShortError, cut_out, joined, replaced
 from .store import Entry
 
 Result = TypeVar("Result")
@@ -78,12 +78,7 @@ class Objects:
             return memoryview(self._part(name, *span, version))
 
         found = [part(spans[0])] if len(spans) == 1 else list(self._pool().map(part, spans))
-        parts = []
-        for start, length in ranges:
-            at = next(at for at, (first, last) in enumerate(spans) if first <= start and start + length <= last)
-            begin = start - spans[at][0]
-            parts.append(found[at][begin : begin + length])
-        return parts
+        return cut_out(ranges, spans, found)
 
     def _part(self, name: str, start: int, stop: int, version: str | None) -> Any:
         def attempt() -> Any:

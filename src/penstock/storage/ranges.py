@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..errors import StorageError
 
@@ -29,3 +30,13 @@ def joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         elif not spans or start + length > spans[-1][1] or start < spans[-1][0]:
             spans.append((start, start + length))
     return spans
+
+
+def cut_out(ranges: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]], blocks: Sequence[Any]) -> list[Any]:
+    """The ranges, out of the blocks that came for the spans."""
+    parts = []
+    for start, length in ranges:
+        at = next(at for at, (first, last) in enumerate(spans) if first <= start and start + length <= last)
+        begin = start - spans[at][0]
+        parts.append(blocks[at][begin : begin + length])
+    return parts
