@@ -107,10 +107,10 @@ def test_the_command_tries_again(tmp_path: Path, capsys: pytest.CaptureFixture[s
     (folder / "2.png").write_bytes(b"broken")
     command = ["build", str(tmp_path / "photos"), str(tmp_path / "data")]
     assert main([*command, "--on-error", "quarantine"]) == 0
-    assert "1 bad examples" in capsys.readouterr().out
+    assert "1 bad example was left out" in capsys.readouterr().out
     (folder / "2.png").write_bytes(whole)
     assert main([*command, "--retry-quarantine"]) == 0
-    assert "1 shards written" in capsys.readouterr().out
+    assert "1 shard written" in capsys.readouterr().out
     assert main([*command, "--retry-quarantine"]) == 0
     assert "nothing to try again: no example of" in capsys.readouterr().out
     assert main([*command, "--retry-quarantine", "--on-error", "skip"]) == 2

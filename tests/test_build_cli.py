@@ -112,7 +112,7 @@ def test_leaks_and_bad_examples_are_in_the_summary(tmp_path: Path, capsys: pytes
         path.write_bytes(broken)
     assert main(["build", str(tmp_path / "photos"), str(tmp_path / "out"), "--on-error", "quarantine"]) == 0
     out = said(capsys)
-    assert "1 bad examples were left out" in out
+    assert "1 bad example was left out: " in out
     assert "1 contents stand in two splits: " in out
     assert "3.gif" in (tmp_path / "out" / "quarantine.jsonl").read_text()
 

@@ -19,9 +19,10 @@ import pytest
 import penstock as ps
 from penstock.cli import cli, main, show
 from penstock.cli.head import parse_schema
-from penstock.cli.show import size_text, value_text
+from penstock.cli.show import size_text
 from penstock.errors import StorageError
 from penstock.records.peek import first_records, image_type, infer_schema
+from penstock.records.wording import shortened
 from penstock.storage import expand, publish
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(83_000)
@@ -510,11 +511,11 @@ def test_values_and_sizes_read_well() -> None:
     assert [size_text(n) for n in (0, 999, 1000, 83_100, 999_960, 5_000_000, 3e12, 3e15)] == [
         "0 B", "999 B", "1.0 KB", "83.1 KB", "1.0 MB", "5.0 MB", "3.0 TB", "3000 TB",
     ]  # fmt: skip
-    assert value_text(np.arange(20)) == "[0, 1, 2, 3, 4, 5, 6, 7, … 12 more]"
-    assert value_text(np.zeros((2, 3), np.float32)).endswith("(2×3)")
-    assert value_text("x" * 100).endswith("…'")
-    assert value_text(b"abc") == "b'abc'"
-    assert value_text(bytes(2000)) == "<bytes 2.0 KB>"
+    assert shortened(np.arange(20)) == "[0, 1, 2, 3, 4, 5, 6, 7, … 12 more]"
+    assert shortened(np.zeros((2, 3), np.float32)).endswith("(2×3)")
+    assert shortened("x" * 100).endswith("…'")
+    assert shortened(b"abc") == "b'abc'"
+    assert shortened(bytes(2000)) == "<bytes 2.0 KB>"
 
 
 def test_a_bar_shows_at_a_terminal_and_makes_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -251,7 +251,9 @@ def _nothing(rows: Array) -> None:
 
 def example_error(error: Exception, split: str, key: str, place: str) -> ExampleError:
     """The error that names the example."""
-    said = f"{type(error).__name__}: {error} - in example {key!r} of {split}, from {place}"
+    said = f"{type(error).__name__}: {error} - in example {key!r} of {split}"
+    if place not in said:
+        said += f", from {place}"
     return ExampleError(said, split=split, key=key, place=place)
 
 

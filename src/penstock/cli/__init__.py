@@ -70,7 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "penstock"
-        complain(f"{error.format_message().rstrip('.')}. Try: {where} --help")
+        said = error.format_message().rstrip(".").replace(". (Did", " (Did")  # click's own words, and where they end
+        complain(f"{said}{'' if said.endswith('?') else '.'} Try: {where} --help")
         return UNREADABLE
     except click.ClickException as error:
         complain(error.format_message())

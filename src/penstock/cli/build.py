@@ -12,6 +12,7 @@ from .. import recipes, sources
 from ..build.options import Quarantine
 from ..build.preview import Preview, preview
 from ..build.run import build as build_dataset
+from ..errors import BuildError, ExampleError
 from ..image import Image
 from ..info import Info
 from ..recipes import RECIPES
@@ -118,7 +119,11 @@ def build(source: str, places: tuple[str, ...], **options: Any) -> int:
     told = _given(options, "name", "description", "citation")
     said["info"] = Info(**told).over(asked.info) if told or asked.info != Info() else None
     said["overwrite"] = options["overwrite"]
-    built = run(lambda engine: build_dataset(examples, path, engine=engine, **said), options)
+    try:
+        built = run(lambda engine: build_dataset(examples, path, engine=engine, **said), options)
+    except ExampleError as error:
+        hint = "Mend it, or leave such examples out: --on-error skip, or quarantine to keep them apart"
+        raise BuildError(f"{error}. {hint}") from error
     if built is None:
         return INTERRUPTED
     if options["as_json"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -11,6 +12,7 @@ import click
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..build.commit import QUARANTINE
 from ..build.engine import Engine
 from ..build.local import Local
 from ..build.ray import Ray
@@ -53,9 +55,13 @@ def show_built(path: str, built: Built) -> None:
     screen = console()
     size = sum(shard.bytes for shard in built.manifest.shards())
     speed = f", {size_text(size / built.seconds)}/s" if built.written else ""
-    screen.print(f"\n{built.written} shards written, {built.kept} kept, in {built.seconds:.1f} s{speed}")
+    screen.print(f"\n{_counted(built.written, 'shard')} written, {built.kept} kept, in {built.seconds:.1f} s{speed}")
     if built.bad:
-        screen.print(f"[bold red]{built.bad:,} bad examples[/bold red] were left out")
+        kept = os.path.join(path, QUARANTINE)
+        told = f": {escape(kept)} says which, and why" if os.path.exists(kept) else ""
+        were = "was" if built.bad == 1 else "were"
+        left_out = f"[bold red]{_counted(built.bad, 'bad example')}[/bold red] {were} left out{told}"
+        screen.print(left_out, soft_wrap=True)
     if built.ignored:
         screen.print(f"{built.ignored:,} examples asked to be ignored")
     if built.duplicates:
@@ -68,6 +74,10 @@ def show_built(path: str, built: Built) -> None:
         screen.print(said, soft_wrap=True)
     line = f"penstock.load({path!r})[{next(iter(built.manifest.splits))!r}]"
     screen.print(f"\n[bold]{escape(line)}[/bold]", soft_wrap=True)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def built_json(path: str, built: Built) -> dict[str, Any]:

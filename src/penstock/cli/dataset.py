@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,7 +16,8 @@ from rich.table import Table
 
 from ..errors import CorruptionError, PenstockError
 from ..info import Info
-from ..load.opening import names_files
+from ..load.dataset import Dataset
+from ..load.opening import files_without_manifest, names_files
 from ..load.urls import read_remote_manifest
 from ..manifest import MANIFEST, Manifest, ShardEntries, ShardEntry, read_keys, read_manifest, shard_files
 from ..records import tfrecord
@@ -24,30 +25,44 @@ from ..records.check import IndexReport, check_indexes, checksum
 from ..records.codec import default_threads
 from ..records.tfrecord import Report
 from ..storage import is_url, join_url, open_store, url_name
+from ..tfds.directory import INFO
+from .outcome import check_there
 from .show import Bar, console, schema_rows, size_text
+
+Told = ShardEntry | int | None  # of a shard: what our manifest says, how many records TFDS says that it has, or nothing
 
 
 def is_dataset(path: str) -> bool:
-    """Whether a path is a directory with a manifest, or a URL of what should be one."""
-    return not names_files(path) if is_url(path) else os.path.isfile(os.path.join(path, MANIFEST))
+    """Whether a path is a directory, or a URL of what should be one."""
+    return not names_files(path) if is_url(path) else os.path.isdir(path)
 
 
-def manifest_of(path: str) -> Manifest:
-    """The manifest of a dataset."""
-    return read_remote_manifest(path)[0] if is_url(path) else read_manifest(Path(path))
+def manifest_of(path: str) -> Manifest | None:
+    """The manifest of a dataset; one of TFDS, of Datum, or of files alone has none."""
+    if is_url(path):
+        return read_remote_manifest(path)[0]
+    return read_manifest(Path(path)) if os.path.isfile(os.path.join(path, MANIFEST)) else None
 
 
-def shards_of(path: str) -> dict[str, ShardEntry]:
+def shards_of(path: str) -> dict[str, Told]:
     """The shards of a dataset in all its formats, by path or URL."""
+    manifest = manifest_of(path)
+    return dict(files_without_manifest(Path(path)) if manifest is None else _entries(path, manifest))
+
+
+def _entries(path: str, manifest: Manifest) -> dict[str, ShardEntry]:
     join = join_url if is_url(path) else os.path.join
-    return {join(path, shard.file): shard for shard in manifest_of(path).shards()}
+    return {join(path, shard.file): shard for shard in manifest.shards()}
 
 
-def sizes_of(shards: Iterable[str]) -> dict[str, int | None]:
-    """How large shards are; None where there is none."""
+def check_sizes(path: str, manifest: Manifest) -> None:
+    """That the shards are as large as they should be."""
+    entries = _entries(path, manifest)
     with ThreadPoolExecutor(16) as pool:
-        paths = list(shards)
-        return dict(zip(paths, pool.map(_size, paths), strict=True))
+        for (file, shard), size in zip(entries.items(), pool.map(_size, entries), strict=True):
+            if size != shard.bytes:
+                got = "nothing" if size is None else f"{size} bytes"
+                raise CorruptionError(f"expected a shard of {shard.bytes} bytes, got {got}", file)
 
 
 def _size(path: str) -> int | None:
@@ -74,18 +89,23 @@ class Checked:
         return self.report.whole and not self.problems and all(index.fits for index in self.indexes)
 
 
-def check(path: str, entry: ShardEntry | None, bar: Bar | None = None) -> Checked:
+def check(path: str, told: Told, bar: Bar | None = None) -> Checked:
     """Look at every byte of a file, of its indexes, and of what belongs to it as a shard of a dataset."""
     if is_url(path):
         with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-            checked = check(_copied(path, Path(folder)), entry, bar)
+            checked = check(_copied(path, Path(folder)), told, bar)
             indexes = [replace(index, path=path + index.path[len(checked.report.path) :]) for index in checked.indexes]
             return replace(checked, report=replace(checked.report, path=path), indexes=indexes)
-    if entry is not None and not os.path.exists(path):
-        raise CorruptionError(f"expected a shard of {entry.bytes} bytes, got nothing", path)
+    if told is not None and not os.path.exists(path):
+        size = f"{told} records" if isinstance(told, int) else f"{told.bytes} bytes"
+        raise CorruptionError(f"expected a shard of {size}, got nothing", path)
+    check_there(path)
     report = tfrecord.verify(path, progress=bar)
     indexes = check_indexes(path, report.whole, progress=bar)
-    return Checked(report, indexes, [] if entry is None else _problems(path, entry, report))
+    if isinstance(told, int):
+        found = f"{INFO} says {told} records, the shard has {report.records}"
+        return Checked(report, indexes, [] if told == report.records else [found])
+    return Checked(report, indexes, [] if told is None else _problems(path, told, report))
 
 
 def _copied(url: str, folder: Path) -> str:
@@ -118,7 +138,7 @@ def _problems(path: str, entry: ShardEntry, report: Report) -> list[str]:
 class Checks:
     """The checks of many files, some ahead of the one that is asked for."""
 
-    def __init__(self, entries: dict[str, ShardEntry | None], bar: Bar) -> None:
+    def __init__(self, entries: dict[str, Told], bar: Bar) -> None:
         self._entries = entries
         self._bar = bar
         self._pool = ThreadPoolExecutor(default_threads()) if len(entries) > 1 else None
@@ -154,10 +174,6 @@ def split_table(rows: list[tuple[str, str, str, str]]) -> Table:
 
 def print_dataset(manifest: Manifest) -> None:
     """What a dataset says of itself, its splits, and its schema."""
-    rows = [
-        (split, f"{sum(s.records for s in shards):,}", f"{len(shards)}", size_text(sum(s.bytes for s in shards)))
-        for split, shards in manifest.splits.items()
-    ]
     also = [
         f"[dim]also in {format}, {size_text(sum(s.bytes for shards in splits.values() for s in shards))}[/dim]"
         for format, splits in manifest.alternatives.items()
@@ -165,11 +181,27 @@ def print_dataset(manifest: Manifest) -> None:
     screen = console()
     for line in info_lines(manifest.info):
         screen.print(line, soft_wrap=True)
-    screen.print(split_table(rows))
+    screen.print(_splits_table(_splits_json(manifest.splits)))
     for line in also:
         screen.print(line)
     screen.print()
     screen.print(schema_table(manifest.schema))
+
+
+def print_opened(dataset: Dataset) -> None:
+    """The same, of a dataset without a manifest."""
+    screen = console()
+    screen.print(_splits_table(dataset.info()["splits"]))
+    screen.print()
+    screen.print(schema_table(dataset.schema))
+    for field, reason in dataset.unread.items():
+        screen.print(f"[dim]{escape(field)} can't be read: {escape(reason)}[/dim]", soft_wrap=True)
+
+
+def _splits_table(counts: Mapping[str, Mapping[str, int]]) -> Table:
+    return split_table(
+        [(name, f"{of['examples']:,}", f"{of['shards']:,}", size_text(of["bytes"])) for name, of in counts.items()]
+    )
 
 
 def info_lines(info: Info) -> list[str]:
@@ -203,6 +235,11 @@ def dataset_json(path: str, manifest: Manifest) -> dict[str, Any]:
         "info": manifest.info.to_json(),
         "schema": manifest.schema.to_json(),
     }
+
+
+def opened_json(path: str, dataset: Dataset) -> dict[str, Any]:
+    """The same, of a dataset without a manifest."""
+    return {"dataset": path, **dataset.info(), "unread": dataset.unread}
 
 
 def _splits_json(splits: ShardEntries) -> dict[str, dict[str, int]]:

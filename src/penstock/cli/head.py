@@ -12,14 +12,15 @@ from rich.table import Table
 
 from ..errors import CorruptionError, SchemaError
 from ..load.dataset import load
+from ..load.show import field_value_text
 from ..records.codec import Codec
 from ..records.peek import SAMPLE, first_records, infer_schema
+from ..records.wording import shortened
 from ..schema import Schema
-from ..storage import is_url
-from .dataset import is_dataset, manifest_of, shards_of
+from .dataset import is_dataset
 from .formats import Number
-from .outcome import WELL, expand_all
-from .show import console, kind_text, print_json, size_text, value_text
+from .outcome import WELL, check_there, expand_all
+from .show import console, print_json, size_text
 
 
 def parse_schema(text: str) -> Schema:
@@ -59,14 +60,15 @@ def parse_schema(text: str) -> Schema:
 def head(file: str, number: int, schema: str | None, as_json: bool) -> int:
     """Show the first examples of FILE.
 
-    FILE may be the directory of a dataset, which knows its schema. Elsewhere, without a schema, the records tell their
-    own: tf.Example knows integers, floats and bytes.
+    FILE may be the directory of a dataset, ours or one that TFDS prepared, which knows its schema. Elsewhere, without a
+    schema, the records tell their own: tf.Example knows integers, floats and bytes.
     """
-    if is_url(file) and is_dataset(file):
-        return _remote(file, number, parse_schema(schema) if schema else None, as_json=as_json)
-    declared = parse_schema(schema) if schema else manifest_of(file).schema if is_dataset(file) else None
+    declared = parse_schema(schema) if schema else None
+    if is_dataset(file):
+        return _of_dataset(file, number, declared, as_json=as_json)
     shown = 0
-    for path in shards_of(file) if is_dataset(file) else expand_all([file]):
+    for path in expand_all([file]):
+        check_there(path)
         if shown >= number:
             break
         records, damage = first_records(path, max(number - shown, SAMPLE if declared is None else 0))
@@ -84,9 +86,9 @@ def head(file: str, number: int, schema: str | None, as_json: bool) -> int:
     return WELL
 
 
-def _remote(url: str, number: int, schema: Schema | None, *, as_json: bool) -> int:
-    """The first examples of a dataset in a store: only they are read."""
-    dataset = load(url, schema=schema, decode=False)
+def _of_dataset(path: str, number: int, schema: Schema | None, *, as_json: bool) -> int:
+    """The first examples of a dataset: of its shards only they are read."""
+    dataset = load(path, schema=schema, decode=False)
     codec = Codec(dataset.schema)
     for name in dataset:
         split = dataset[name]
@@ -94,7 +96,7 @@ def _remote(url: str, number: int, schema: Schema | None, *, as_json: bool) -> i
         number -= shown
         for at in range(shown):
             example = split[at]
-            print_json(example) if as_json else _print(example, codec, f"{url}, {name}[{at}]")
+            print_json(example) if as_json else _print(example, codec, f"{path}, {name}[{at}]")
     return WELL
 
 
@@ -123,11 +125,12 @@ def _print(example: dict[str, Any], codec: Codec | None, title: str, size: int |
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
     if codec is None:
-        table.add_row("record", "bytes", value_text(example["record"]))
+        table.add_row("record", "bytes", escape(shortened(example["record"])))
     else:
         for leaf in codec.schema.leaves():
-            kind, value = kind_text(leaf), _lookup(example, leaf.name)
-            table.add_row(escape(leaf.name), escape(str(leaf) + (f" ({kind})" if kind else "")), value_text(value))
+            kind = "" if leaf.kind in ("tensor", "text") else f" ({leaf.kind})"
+            value = field_value_text(_lookup(example, leaf.name), leaf)
+            table.add_row(*map(escape, (leaf.name, f"{leaf}{kind}", value)))
     screen = console()
     screen.print(f"[dim]{escape(title)}{'' if size is None else f' ({size_text(size)})'}[/dim]")
     screen.print(table)

@@ -7,7 +7,7 @@ import click
 from ..records.check import dali_path
 from ..records.index import sidecar_path, write_index
 from ..storage import publish
-from .outcome import WELL, expand_all, for_each
+from .outcome import WELL, check_there, expand_all, for_each
 from .show import Bar, console, print_json
 
 
@@ -24,6 +24,7 @@ def index(files: tuple[str, ...], dali: bool, as_json: bool) -> int:
     with Bar(expand_all(files)) as bar:
 
         def work(path: str) -> int:
+            check_there(path)
             found = write_index(path, progress=bar)
             written = [str(sidecar_path(path))]
             if dali:

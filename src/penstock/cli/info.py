@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,14 +14,24 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..errors import CorruptionError, SchemaError
+from ..load.dataset import load
 from ..provenance import place_of_record, places_of
 from ..records.index import sidecar_path
 from ..records.peek import SAMPLE, first_records, infer_schema
 from ..records.shard import ShardReader, open_shard
 from ..records.tar import sampled_schema
 from ..schema import Schema
-from .dataset import dataset_json, is_dataset, manifest_of, print_dataset, schema_table, shards_of, sizes_of
-from .outcome import WELL, expand_all, for_each
+from .dataset import (
+    check_sizes,
+    dataset_json,
+    is_dataset,
+    manifest_of,
+    opened_json,
+    print_dataset,
+    print_opened,
+    schema_table,
+)
+from .outcome import WELL, check_there, expand_all, for_each
 from .show import Bar, console, print_json, size_text
 
 FRAME = 16  # bytes that a frame adds to its record
@@ -79,7 +90,8 @@ def info(files: tuple[str, ...], key: str | None, record: str | None, as_json: b
 
     Its records and their sizes, its compression, its schema, and whether it has an index.
 
-    Of a dataset's directory: its splits and its schema, as the manifest has them.
+    Of a dataset's directory: its splits and its schema, as the manifest has them. One that TFDS prepared, that Datum
+    exported, or that has record files alone is opened for it, as `load` does.
 
     Frame headers are checked on the way, data is not: that is what `penstock verify` does.
     """
@@ -92,6 +104,7 @@ def info(files: tuple[str, ...], key: str | None, record: str | None, as_json: b
     with Bar(path for path in paths if not is_dataset(path)) as bar:
 
         def work(path: str) -> int:
+            check_there(path)
             found.append(look(path, bar))
             return WELL
 
@@ -123,13 +136,14 @@ def _show_places(paths: list[str], key: str | None, record: str | None, *, as_js
 
 
 def _show_dataset(path: str, *, as_json: bool) -> None:
-    manifest, shards = manifest_of(path), shards_of(path)
-    sizes = sizes_of(shards)
-    for file, shard in shards.items():
-        size = sizes[file]
-        if size != shard.bytes:
-            got = "nothing" if size is None else f"{size} bytes"
-            raise CorruptionError(f"expected a shard of {shard.bytes} bytes, got {got}", file)
+    manifest = manifest_of(path)
+    if manifest is None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of fields that can't be read: they are shown
+            dataset = load(path, decode=False)
+        print_json(opened_json(path, dataset)) if as_json else print_opened(dataset)
+        return
+    check_sizes(path, manifest)
     if as_json:
         print_json(dataset_json(path, manifest))
     else:

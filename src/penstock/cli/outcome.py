@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable
 
 import click
 
-from ..errors import CorruptionError, PenstockError
+from ..errors import CorruptionError, NotFoundError, PenstockError
 from ..load.opening import names_files
 from ..load.urls import brought_files
 from ..storage import expand, is_url
@@ -21,8 +22,17 @@ INTERRUPTED = 130
 
 
 def complain(error: BaseException | str) -> None:
-    """One sentence on stderr."""
-    click.echo(f"penstock: error: {' '.join(str(error).split())}", err=True)
+    """One sentence on stderr, and below it the lines of a table, where an error has one."""
+    sentence, *table = str(error).split("\n")
+    if not all(line.startswith("  ") for line in table):
+        sentence, table = f"{sentence} {' '.join(' '.join(table).split())}", []
+    click.echo("\n".join([f"penstock: error: {' '.join(sentence.split())}", *table]), err=True)
+
+
+def check_there(path: str) -> None:
+    """Raises what a path that leads nowhere should say, in place of what the system says of it."""
+    if not is_url(path) and not os.path.lexists(path):
+        raise NotFoundError(f"expected a file or a folder, got nothing at {path}")
 
 
 def exit_code(error: BaseException) -> int:

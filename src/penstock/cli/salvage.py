@@ -12,7 +12,7 @@ from ..records.array_record import COMPRESSIONS, ArrayRecord, salvage_array_reco
 from ..records.shard import Progress, Report
 from ..records.tfrecord import TFRecord, salvage_records
 from ..sources.record_files import format_named
-from .outcome import DAMAGED, WELL
+from .outcome import DAMAGED, WELL, check_there
 from .show import Bar, console, print_json, size_text
 from .verify import gap_table
 
@@ -34,6 +34,7 @@ def salvage(file: str, out: str, compression: str | None, overwrite: bool, as_js
 
     FILE is only read. OUT appears when it is complete. Exit code 0: nothing was lost. 1: something was.
     """
+    check_there(file)
     if os.path.exists(out):
         if os.path.samefile(file, out):
             raise StorageError(f"expected another file to write to, got FILE itself - at {out}")

@@ -17,8 +17,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from ..columns import Bytes, Ragged
-from ..records.wording import shortened, size_text
-from ..schema import Field, Schema
+from ..load.show import kind_text
+from ..records.wording import size_text
+from ..schema import Schema
 
 PATIENCE = 2.0  # seconds without a progress bar
 WIDE = 1000  # where there is no terminal to fit into
@@ -27,12 +28,10 @@ __all__ = [
     "PATIENCE",
     "Bar",
     "console",
-    "kind_text",
     "print_json",
     "schema_rows",
     "size_text",
     "to_json",
-    "value_text",
 ]
 
 
@@ -46,16 +45,6 @@ def console(stderr: bool = False) -> Console:
 def schema_rows(schema: Schema) -> list[tuple[str, str, str]]:
     """Each field: its name, its type, and its kind where that says more."""
     return [(leaf.name, str(leaf), kind_text(leaf)) for leaf in schema.leaves()]
-
-
-def kind_text(field: Field) -> str:
-    """The kind, where the type does not say it."""
-    return "" if field.kind in ("tensor", "text") else field.kind
-
-
-def value_text(value: Any) -> str:
-    """A value in one short line, escaped for rich."""
-    return escape(shortened(value))
 
 
 def to_json(value: Any) -> Any:

@@ -9,9 +9,8 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from ..manifest import ShardEntry
 from ..records.tfrecord import Report
-from .dataset import Checked, Checks, is_dataset, shards_of
+from .dataset import Checked, Checks, Told, is_dataset, shards_of
 from .outcome import DAMAGED, WELL, expand_all, for_each
 from .show import Bar, console, print_json, size_text
 
@@ -26,7 +25,7 @@ def verify(files: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     """Look at every byte of each FILE.
 
     The indexes beside it are compared with it too. Of a dataset's directory, every shard is, and each is compared with
-    the manifest.
+    the manifest; of one that TFDS prepared, with its counts.
 
     Exit code 0: all are whole. 1: something is damaged, and the table says what and where. 2: a file could not be read.
     Nothing is changed; `penstock salvage` copies what is whole.
@@ -34,7 +33,7 @@ def verify(files: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     damaged: list[Report] = []
     screen = console()
 
-    entries: dict[str, ShardEntry | None] = {}
+    entries: dict[str, Told] = {}
     for path in expand_all(files):
         entries.update(shards_of(path) if is_dataset(path) else {path: None})
 

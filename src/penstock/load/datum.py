@@ -21,14 +21,20 @@ _DTYPES = {"int": "int64", "float": "float32", "string": "str"}
 
 def open_exported(directory: Path, schema: Schema | None, cache: PathLike | None) -> Opened:
     """The dataset of a directory. The shards themselves tell how many records they have: Datum's counts may be old."""
+    files = exported_files(directory)
+    splits = {split: tuple(indexed(file, cache) for file in files[split]) for split in sorted(files)}
+    return Opened(directory, dataset_name(directory), schema or read_mapping(directory / MAPPING), splits)
+
+
+def exported_files(directory: Path) -> dict[str, list[str]]:
+    """The shards of each split."""
     shards = read_json(directory / SHARDS, "a list of Datum's shards", MOST_BYTES)
     if not isinstance(shards, dict) or not all(isinstance(files, dict) for files in shards.values()):
         raise CorruptionError("expected the files of each split, got something else", str(directory / SHARDS))
     for file in (file for files in shards.values() for file in files):
         if Path(file).name != file:
             raise CorruptionError(f"expected files of this folder, got {file!r}", str(directory / SHARDS))
-    splits = {split: tuple(indexed(str(directory / file), cache) for file in shards[split]) for split in sorted(shards)}
-    return Opened(directory, dataset_name(directory), schema or read_mapping(directory / MAPPING), splits)
+    return {split: [str(directory / file) for file in files] for split, files in shards.items()}
 
 
 def read_mapping(path: Path) -> Schema:

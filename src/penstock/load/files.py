@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 from collections.abc import Sequence
@@ -13,20 +14,28 @@ from pathlib import Path
 
 from .._core import Shard
 from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
-from ..manifest import dataset_name
+from ..manifest import MANIFEST, dataset_name
 from ..records.codec import default_threads
 from ..records.index import SUFFIX, sidecar_path
 from ..records.tar import checked_schema, rules_of, sampled_schema
 from ..schema import Schema
 from ..sources.listed import split_order
-from ..sources.record_files import files_of, inferred_schema, split_name
+from ..sources.record_files import files_of, format_named, inferred_schema, split_name
 from ..sources.tar import split_of
-from .opening import Opened, PathLike, ShardFile
+from ..tfds.directory import INFO
+from .opening import MAPPING, Opened, PathLike, ShardFile
 
+_MOST_NAMED = 5  # datasets, where there are some below a folder that is none
 _TFDS_NAME = re.compile(r"([A-Za-z]\w*)-([\w-]+)\.(?:tfrecord|array_record)-\d{5,}-of-\d{5,}")
 
 
-def _files(path: PathLike, format: str | None) -> list[str]:
+def record_files(path: PathLike, format: str | None = None) -> list[str]:
+    """The record files that a path names, or that are in a folder."""
+    if os.path.isdir(path) and not any(format_named(name) for name in os.listdir(path)):
+        inside = ", ".join(map(str, _datasets_below(Path(path))))
+        if inside:
+            raise NotFoundError(f"expected a dataset, got a folder of them - at {path}. Take one: {inside}")
+        raise NotFoundError(f"expected a dataset, or files (.tfrecord, .array_record, .tar), got neither - at {path}")
     files = files_of(path, format)
     for file in files:
         if os.path.isdir(file):
@@ -43,7 +52,7 @@ def open_files(
     raw: bool = False,
 ) -> Opened:
     """Record files as a dataset."""
-    files = [file for path in paths for file in _files(path, format)]
+    files = [file for path in paths for file in record_files(path, format)]
     if not files:
         raise SchemaError("expected at least one file, got an empty list", "load")
     path = Path(paths[0])
@@ -66,6 +75,15 @@ def open_files(
         known = schema or inferred_schema(files)
     ordered = {split: tuple(opened[file] for file in splits[split]) for split in sorted(splits, key=split_order)}
     return Opened(path, dataset_name(path), known, ordered)
+
+
+def _datasets_below(folder: Path) -> list[Path]:
+    """Some datasets in the folders of a folder; those of TFDS are in name/config/version."""
+    found: list[Path] = []
+    for depth in range(1, 4):
+        for beside in (MANIFEST, INFO, MAPPING):
+            found += [path.parent for path in itertools.islice(folder.glob("*/" * depth + beside), _MOST_NAMED)]
+    return sorted(set(found))[:_MOST_NAMED]
 
 
 def _split_of(path: str) -> str:

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import SchemaError, name_known
-from ..manifest import MANIFEST, Manifest, ShardEntry, index_file, read_manifest
+from ..errors import NotFoundError, SchemaError, name_known
+from ..manifest import MANIFEST, WORK, Manifest, ShardEntry, index_file, read_manifest
 from ..records.formats import FORMATS
 from ..records.tar import Rule
 from ..schema import Schema
 from ..storage import is_url, join_url
 from ..storage.cache import Cache, RemoteFile
-from ..tfds.directory import INFO, Prepared, find_dataset, is_tfds_name
+from ..tfds.directory import INFO, Prepared, find_dataset, is_tfds_name, read_prepared
 from .remote import Remote
 
 PathLike = str | os.PathLike[str]
@@ -91,16 +91,21 @@ def open_dataset(
     if cache_bytes is not None and not remote:
         raise SchemaError("expected cache_bytes with a URL, got it with a path", "load")
     given = None if schema is None else schema if isinstance(schema, Schema) else Schema(schema)
-    if isinstance(path, (str, os.PathLike)) and os.path.isfile(os.path.join(path, MANIFEST)):
-        return open_manifest(Path(path), read_manifest(Path(path)), given, format)
-    if isinstance(path, (str, os.PathLike)) and os.path.isfile(os.path.join(path, INFO)):
-        from .prepared import open_prepared
+    directory = Path(path) if isinstance(path, (str, os.PathLike)) and os.path.isdir(path) else None
+    if directory is not None:
+        if (directory / MANIFEST).is_file():
+            return open_manifest(directory, read_manifest(directory), given, format)
+        if (directory / INFO).is_file():
+            from .prepared import open_prepared
 
-        return open_prepared(Path(path), given, format, cache)
-    if isinstance(path, (str, os.PathLike)) and os.path.isfile(os.path.join(path, MAPPING)):
-        from .datum import open_exported
+            return open_prepared(directory, given, format, cache)
+        if (directory / MAPPING).is_file():
+            from .datum import open_exported
 
-        return open_exported(Path(path), given, cache)
+            return open_exported(directory, given, cache)
+        if (directory / WORK).is_dir():
+            hint = "Build it again: it goes on from there"
+            raise NotFoundError(f"expected a dataset, got one whose build was cut off - at {directory}. {hint}")
     from .files import open_files  # sources take a while to import, and datasets of ours need none
 
     if remote:
@@ -111,6 +116,20 @@ def open_dataset(
             return open_url(str(path), given, format, shared)
         paths = [file for each in paths for file in (brought_files([str(each)], shared) if is_url(each) else [each])]
     return open_files(paths, given, cache, format, raw=raw)
+
+
+def files_without_manifest(directory: Path) -> dict[str, int | None]:
+    """The shards of a folder that TFDS, Datum or anyone has made, unopened; with their records, if TFDS says them."""
+    if (directory / INFO).is_file():
+        splits = read_prepared(directory).splits.values()
+        return {os.path.join(directory, file): records for files in splits for file, records in files}
+    if (directory / MAPPING).is_file():
+        from .datum import exported_files
+
+        return dict.fromkeys(file for files in exported_files(directory).values() for file in files)
+    from .files import record_files
+
+    return dict.fromkeys(record_files(directory))
 
 
 def names_files(url: str) -> bool:

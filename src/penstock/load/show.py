@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import PenstockError
 from ..records.peek import image_type
 from ..records.wording import MOST_VALUES, shortened, size_text
-from ..schema import Schema
+from ..schema import Field, Schema
 
 if TYPE_CHECKING:
     from .dataset import Dataset
@@ -58,14 +58,23 @@ def loader_text(recipe: Recipe) -> str:
 def _fields(schema: Schema) -> list[str]:
     leaves = schema.leaves()
     width = max([len(leaf.name) for leaf in leaves], default=0)
-    return [f"  {leaf.name:<{width}}  {leaf}{_kind(leaf)}" for leaf in leaves]
+    kinds = [f" ({kind})" if (kind := kind_text(leaf)) else "" for leaf in leaves]
+    return [f"  {leaf.name:<{width}}  {leaf}{kind}" for leaf, kind in zip(leaves, kinds, strict=True)]
 
 
-def _kind(leaf: Any) -> str:
+def kind_text(leaf: Field) -> str:
+    """What a field is, where its type does not say it: its classes, or its kind."""
     if leaf.classes is not None:
         names = ", ".join(leaf.classes[:MOST_VALUES]) + (", ..." if len(leaf.classes) > MOST_VALUES else "")
-        return f" ({len(leaf.classes)} classes: {names})"
-    return "" if leaf.kind in ("tensor", "text") else f" ({leaf.kind})"
+        return f"{len(leaf.classes)} class{'es' * (len(leaf.classes) != 1)}: {names}"
+    return "" if leaf.kind in ("tensor", "text") else leaf.kind
+
+
+def field_value_text(value: Any, leaf: Field) -> str:
+    """A value in one short line; a label with its name."""
+    if leaf.classes is None or leaf.shape or leaf.levels or value is None or not 0 <= int(value) < len(leaf.classes):
+        return shortened(value)
+    return f"{leaf.classes[int(value)]} ({int(value)})"
 
 
 # HTML
@@ -107,13 +116,11 @@ def _flat(example: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _cell(value: Any, leaf: Any) -> str:
+def _cell(value: Any, leaf: Field) -> str:
     picture = thumbnail(value)
     if picture is not None:
         return f'<img src="{picture}" style="max-width:{THUMBNAIL}px;max-height:{THUMBNAIL}px">'
-    if leaf.classes is not None and not leaf.shape and not leaf.levels and value is not None and int(value) >= 0:
-        return html.escape(f"{leaf.classes[int(value)]} ({int(value)})")
-    return html.escape(shortened(value))
+    return html.escape(field_value_text(value, leaf))
 
 
 def thumbnail(value: Any) -> str | None:

@@ -35,7 +35,7 @@ def files_named(pattern: PathLike, suffixes: Sequence[str]) -> list[str]:
         files = expand(text)
         for path in files:
             if not os.path.lexists(path):
-                raise NotFoundError(f"expected a file, got nothing at {path}")
+                raise NotFoundError(f"expected a file or a folder, got nothing at {path}")
         return files
     names = [entry.name for entry in entries(text) if entry.is_file() and has_suffix(entry.name, suffixes)]
     if not names:

@@ -1,0 +1,124 @@
+"""The commands over what others have made: directories of TFDS and Datum, folders of files, and what is no dataset."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.test_compat_datum import exported_by_datum, picture, said
+from tests.tfds_cases import F, prepare
+
+import penstock as ps
+from penstock.cli import main
+
+
+@pytest.fixture(scope="module", params=["tfrecord", "array_record"])
+def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that TFDS prepared."""
+    features = F.FeaturesDict({"n": np.int64, "label": F.ClassLabel(names=["cat", "dog"])})
+    splits = {
+        name: [{"n": n, "label": n % 2} for n in range(count)] for name, count in {"train": 20, "test": 5}.items()
+    }
+    builder = prepare(tmp_path_factory.mktemp("prepared"), features, splits, file_format=request.param)
+    return Path(builder.data_dir)
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    """A directory as Datum writes it."""
+    rows = [{"image": picture(n), "label": n} for n in range(4)]
+    mapping = {"image": said("string", 6, 8, 3), "label": said("int")}
+    return exported_by_datum(tmp_path / "exported", {"train": rows, "val": rows[:1]}, mapping)
+
+
+def asked(capsys: pytest.CaptureFixture[str], *words: Any, code: int = 0) -> str:
+    """What a command says, errors after the rest."""
+    assert main([str(word) for word in words]) == code
+    captured = capsys.readouterr()
+    return captured.out + captured.err
+
+
+def test_directories_of_tfds(prepared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(capsys, "verify", prepared).count("whole") == 2  # before an index is there: nothing has opened it yet
+    shown = asked(capsys, "info", prepared)
+    assert re.search(r"train +20 +1 ", shown)
+    assert re.search(r"label +int64 +2 classes: cat, dog", shown)
+    told = json.loads(asked(capsys, "info", prepared, "--json"))
+    assert told["splits"]["test"]["examples"] == 5
+    first = json.loads(asked(capsys, "head", prepared, "-n", 1, "--json"))
+    shown = asked(capsys, "head", prepared, "-n", 1)
+    assert re.search(rf"label +int64 \(label\) +{('cat', 'dog')[first['label']]} \({first['label']}\)", shown)
+
+
+def test_a_shard_that_lost_records_is_found_by_the_counts_of_tfds(
+    prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in prepared.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (shard,) = (path for path in tmp_path.glob("*-train.*-of-00001"))
+    shard.with_name(shard.name + ".index").unlink(missing_ok=True)
+    test = next(tmp_path.glob("*-test.*-of-00001"))
+    shard.write_bytes(test.read_bytes())  # whole, but not what it should be
+    assert "dataset_info.json says 20 records, the shard has 5" in asked(capsys, "verify", tmp_path, code=1)
+    shard.unlink()
+    assert "expected a shard of 20 records, got nothing" in asked(capsys, "verify", tmp_path, code=1)
+
+
+def test_directories_of_datum(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(capsys, "verify", exported).count("whole") == 2
+    assert re.search(r"val +1 +1 ", asked(capsys, "info", exported))
+    assert "image/png" in asked(capsys, "head", exported, "-n", 1)
+    shard = exported / "train-00000-of-00001.tfrecord"
+    shard.write_bytes(shard.read_bytes()[:-3])
+    assert "damaged" in asked(capsys, "verify", exported, code=1)
+
+
+def test_folders_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(2):
+        with ps.TFRecordWriter(tmp_path / f"part-{number}.tfrecord") as writer:
+            writer.write_examples(ps.Codec({"x": "int64"}), [{"x": number}] * 3)
+    assert asked(capsys, "verify", tmp_path).count("whole") == 2
+    assert re.search(r"train +6 +2 ", asked(capsys, "info", tmp_path))
+    assert [json.loads(line)["x"] for line in asked(capsys, "head", tmp_path, "--json").splitlines()] == [0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("command", ["info", "head", "verify", "bench"])
+def test_folders_that_are_no_dataset(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    expected = f"expected a dataset, or files (.tfrecord, .array_record, .tar), got neither - at {tmp_path / 'empty'}"
+    assert expected in asked(capsys, command, tmp_path / "empty", code=2)
+    ps.build([{"x": 1}], tmp_path / "data" / "toy")
+    expected = f"got a folder of them - at {tmp_path / 'data'}. Take one: {tmp_path / 'data' / 'toy'}"
+    assert expected in asked(capsys, command, tmp_path / "data", code=2)
+    assert "expected a file or a folder, got nothing at" in asked(capsys, command, tmp_path / "nowhere", code=2)
+
+
+def test_a_build_that_was_cut_off_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def rows() -> Any:
+        yield from ({"x": n} for n in range(10))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ps.build(rows, tmp_path / "toy")
+    with pytest.raises(ps.NotFoundError, match=r"whose build was cut off - at .*toy. Build it again: it goes on"):
+        ps.load(tmp_path / "toy")
+    assert "whose build was cut off" in asked(capsys, "info", tmp_path / "toy", code=2)
+
+
+def test_messages_of_several_lines_keep_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "1.jpg").write_bytes(b"")
+    shown = asked(capsys, "build", tmp_path, tmp_path / "out", code=2)
+    assert re.search(r"^  root/class/\*\.jpg, root/split/class/\*\.jpg +image_folder$", shown, re.MULTILINE)
+
+
+def test_a_broken_image_says_how_to_go_on_without_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "photos" / "cat" / "1.png"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"no image")
+    shown = asked(capsys, "build", tmp_path / "photos", tmp_path / "out", code=2)
+    assert "--on-error skip" in shown
+    assert shown.splitlines()[-1].count(str(path)) == 1
