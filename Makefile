@@ -37,6 +37,7 @@ test-cluster: ## run the tests that start several hosts: a Ray cluster, torch.di
 	@scripts/need rust test
 	@scripts/venv test
 	@scripts/install test --release $(LOCKED)
+	@$(PYTHON) -m services build
 	.venv-test/bin/python -m pytest -m cluster $(PYTEST_ARGS)
 
 test-all: ## run all the tests, the slow ones too

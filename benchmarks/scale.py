@@ -67,7 +67,7 @@ class Simulated:
         self.planned = self.worked = 0.0
 
     @contextmanager
-    def start(self, directory: Path) -> Iterator[Simulated]:
+    def start(self, destination: Path | str) -> Iterator[Simulated]:
         yield self
 
     def map(self, function: Any, shared: Any, items: Iterable[Any], progress: Any) -> Generator[Any, None, None]:

@@ -13,9 +13,9 @@ KEY, SECRET = "penstock-key", "penstock-secret"
 class S3(Server):
     """A real S3. Its objects can be looked at, and changed behind its back, as files in `root`."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = HOST) -> None:
         self._program = compiled("versitygw")
-        super().__init__()
+        super().__init__(host)
         self._buckets = 0
 
     @property
@@ -37,9 +37,9 @@ class S3(Server):
     def launch(self) -> None:
         """Start versitygw."""
         self.root.mkdir()
-        (self.port,) = free_ports(1)
+        (self.port,) = free_ports(1, self.host)
         keys = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
-        self.run("versitygw", [self._program, "--port", f"{HOST}:{self.port}", "posix", self.root], keys)
+        self.run("versitygw", [self._program, "--port", f"{self.host}:{self.port}", "posix", self.root], keys)
 
     def new_bucket(self) -> str:
         """The URL of a bucket that nobody else uses."""

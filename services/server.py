@@ -1,4 +1,4 @@
-"""A server on loopback: processes in a folder of their own, which end when they are told to, or with their owner."""
+"""A server of this machine: processes in a folder of their own, which end when told to, or with their owner."""
 
 from __future__ import annotations
 
@@ -23,13 +23,17 @@ Self = TypeVar("Self", bound="Server")
 
 
 class Server:
-    """What the servers have in common: a folder, processes, and how one waits for them."""
+    """What the servers have in common: a folder, processes, and how one waits for them.
+
+    host  the address that it listens on: one of this machine's, loopback unless told
+    """
 
     patience = 20.0  # seconds until it has to answer
     health = "/"  # the path that answers when it is ready, with one of these
     ready = range(200, 500)
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = HOST) -> None:
+        self.host = host
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-server-"))
         self.port = 0
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -67,7 +71,7 @@ class Server:
     @property
     def endpoint(self) -> str:
         """Where it listens."""
-        return f"http://{HOST}:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     @property
     def log(self) -> str:
@@ -89,7 +93,7 @@ class Server:
 
     def _answers(self) -> bool:
         """Whether it is ready."""
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=2)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=2)
         with closing(connection), suppress(OSError, http.client.HTTPException):
             connection.request("GET", self.health)
             return connection.getresponse().status in self.ready
@@ -104,10 +108,10 @@ class Server:
         self.stop()
 
 
-def free_ports(count: int) -> list[int]:
+def free_ports(count: int, host: str = HOST) -> list[int]:
     """Ports that nobody listens on, each another one."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
-            each.bind((HOST, 0))
+            each.bind((host, 0))
         return [each.getsockname()[1] for each in sockets]

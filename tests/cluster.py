@@ -48,6 +48,7 @@ class Cluster:
             if self.apart:
                 _ip("link", "add", f"b{self.name}", "type", "bridge")
                 _ip("link", "set", f"b{self.name}", "up")
+                _ip("addr", "add", f"{self.outside}/24", "dev", f"b{self.name}")
             for node in range(3):
                 self.add(node)
                 if not self.apart or node == 2:  # nodes that share a folder for their sockets come one by one
@@ -65,6 +66,11 @@ class Cluster:
     def address(self, node: int) -> str:
         """The address of a node."""
         return f"{self.subnet}.{node + 1}" if self.apart else "127.0.0.1"
+
+    @property
+    def outside(self) -> str:
+        """The address by which nodes reach what runs on none of them."""
+        return f"{self.subnet}.254" if self.apart else "127.0.0.1"
 
     def add(self, node: int, environment: Mapping[str, str] | None = None) -> None:
         """Start a node."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from services import S3
 from tests.built import contents
 
 import penstock as ps
@@ -34,7 +35,7 @@ class Twice:
         self.over = threading.Event()
 
     @contextmanager
-    def start(self, directory: Path) -> Iterator[Twice]:
+    def start(self, destination: Path | str) -> Iterator[Twice]:
         yield self
 
     def map(self, function: Any, shared: Any, items: Iterable[Any], progress: Any) -> Generator[Any, None, None]:
@@ -69,6 +70,45 @@ def test_attempts_that_end_late_change_nothing(tmp_path: Path, name: str, format
     engine.pool.shutdown()
     assert all(future.exception() is not None or future.result() for future in engine.late)
     assert contents(tmp_path / "twice" / "toy") == expected
+
+
+@pytest.mark.parametrize("name", list(SOURCES))
+def test_attempts_that_end_late_send_nothing_to_a_store(
+    s3: str, s3_server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """All but streams, which one process reads and writes."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    ps.build(SOURCES[name], tmp_path / "once" / "toy", shards=4)
+    folder = s3_server.root / s3.removeprefix("s3://") / "toy"
+    engine = Twice()
+    ps.build(SOURCES[name], f"{s3}/toy", engine=engine, shards=4)
+    assert contents(folder) == contents(tmp_path / "once" / "toy")
+    changed = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    engine.over.set()
+    engine.pool.shutdown()
+    assert len(engine.late) >= 4 or name == "stream"
+    assert all("under way" in str(future.exception()) for future in engine.late)
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == changed
+    assert not list((tmp_path / "home" / "penstock" / "builds").iterdir()), "nothing is left on this machine"
+
+
+def test_a_dataset_in_a_store_is_closed_before_workers_replace_its_shards(
+    s3: str, s3_server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    manifest = s3_server.root / s3.removeprefix("s3://") / "toy" / "penstock.json"
+
+    class Looks(Twice):
+        def map(self, function: Any, shared: Any, items: Iterable[Any], progress: Any) -> Generator[Any, None, None]:
+            assert not manifest.exists(), "readers would find shards of two datasets"
+            yield from ((item, function(shared, item, progress)) for item in items)
+
+    source = [{"x": number} for number in range(100)]
+    ps.build(source, f"{s3}/toy", shards=4, workers=1)
+    assert manifest.exists()
+    ps.build(source, f"{s3}/toy", shards=4, seed=1, overwrite=True, engine=Looks())
+    ps.build(source, tmp_path / "toy", shards=4, seed=1)
+    assert contents(manifest.parent) == contents(tmp_path / "toy")
 
 
 def test_what_attempts_leave_is_swept(tmp_path: Path) -> None:

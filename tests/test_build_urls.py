@@ -19,10 +19,11 @@ from services import S3, FaultProxy
 from services.faults import Answer, Cut
 
 import penstock as ps
-from penstock.build.encoder import Job
-from penstock.build.store_folder import run_and_send
+from penstock.build.encoder import Job, Target
+from penstock.build.sending import PREFIX, own_folder, run_and_send
 from penstock.build.task import Task
 from penstock.cli import main
+from penstock.storage import open_store
 
 EXAMPLES = 400
 
@@ -198,7 +199,10 @@ def test_two_builds_at_once_give_one_dataset(s3: str, s3_server: S3, tmp_path: P
 
 
 def test_a_task_that_runs_twice_at_once_does_no_harm(s3: str, s3_server: S3, tmp_path: Path) -> None:
-    """What workers of several machines do: each writes for itself, and sends to the same name."""
+    """What workers of several machines do: each writes for itself, and sends to the same name while the build is on."""
+    store, _ = open_store(s3)
+    store.publish("twice/.build/00000001-begin.json", b"{}")
+    begun = Target(f"{s3}/twice", ".build/00000001-begin.json", store.entry("twice/.build/00000001-begin.json").version)
     source = examples()
     built = ps.build(source, tmp_path / "numbers", shards=1, workers=1)
     job = Job(
@@ -211,7 +215,7 @@ def test_a_task_that_runs_twice_at_once_does_no_harm(s3: str, s3_server: S3, tmp
         formats=(ps.TFRecord(),),
         on_error="raise",
         chunk_bytes=1 << 20,
-        target=f"{s3}/twice",
+        target=begun,
     )
     file = built.manifest.splits["train"][0].file
     rows = np.array([int(key) for key in (built["train"].key(n) for n in range(EXAMPLES)) if key is not None])
@@ -225,7 +229,32 @@ def test_a_task_that_runs_twice_at_once_does_no_harm(s3: str, s3_server: S3, tmp
     for thread in threads:
         thread.join()
     assert outcomes[0] == outcomes[1]
-    assert (folder_of(f"{s3}/twice", s3_server) / file).read_bytes() == (tmp_path / "numbers" / file).read_bytes()
+    sent = folder_of(f"{s3}/twice", s3_server) / file
+    assert sent.read_bytes() == (tmp_path / "numbers" / file).read_bytes()
+    sent.unlink()
+    store.publish("twice/.build/00000001-begin.json", b'{"begin": "another"}')
+    for _ in range(2):
+        with pytest.raises(ps.BuildError, match="expected to send a shard to a build that is under way, got one that"):
+            run_and_send(job, task, lambda *_: None)
+        store.delete("twice/.build/00000001-begin.json")
+    assert not sent.exists()
+
+
+def test_what_a_killed_worker_has_left_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = "import sys, time\nfrom penstock.build.sending import own_folder\n"
+    code += "with own_folder() as folder:\n    print(folder, flush=True)\n    time.sleep(60)\n"
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    theirs = Path(process.stdout.readline().strip())
+    with own_folder():
+        assert theirs.exists(), "its process is at work"
+    process.kill()
+    process.communicate()
+    with own_folder() as folder:
+        assert [path.name for path in tmp_path.glob(f"{PREFIX}*")] == [folder.name]
+    assert not list(tmp_path.glob(f"{PREFIX}*"))
 
 
 def test_convert_from_and_into_a_store(s3: str, s3_server: S3, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from services import S3
 from tests.built import contents
 from tests.cluster import Cluster
 
@@ -94,7 +95,7 @@ import sources
 count, shards, seconds, notes = int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), sys.argv[5]
 source = getattr(sources, sys.argv[6])(count, seconds, notes)
 schema = {"x": "int64", "data": "bytes"} if sys.argv[6] in ("Slow", "Sleeps") else {"x": "int64"}
-engine = ps.Ray(shared=True) if sys.argv[7] == "ray" else ps.Local(workers=2)
+engine = ps.Ray(shared="://" not in sys.argv[1]) if sys.argv[7] == "ray" else ps.Local(workers=2)
 ps.build(source, sys.argv[1], shards=shards, schema=schema, engine=engine)
 """
 
@@ -105,6 +106,13 @@ def cluster() -> Iterator[Cluster]:
         started.script("sources.py", SOURCES)
         started.script("drive.py", DRIVE)
         yield started
+
+
+@pytest.fixture(scope="module")
+def store(cluster: Cluster, s3_server: S3) -> Iterator[S3]:
+    """A real S3 that the nodes reach; nothing in their environment says where it is. (The other one is loopback's.)"""
+    with S3(cluster.outside) as server:
+        yield server
 
 
 @pytest.fixture
@@ -121,18 +129,33 @@ def three(cluster: Cluster) -> Iterator[Cluster]:
 
 
 class Build:
-    """A build of slow examples, by a driver on the head's node."""
+    """A build of slow examples, by a driver on the head's node: into a directory, or into a bucket of a store."""
 
-    def __init__(self, cluster: Cluster, path: Path, *, shards: int, seconds: float = 0.2, kind: str = "Slow") -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        path: Path,
+        *,
+        shards: int,
+        seconds: float = 0.2,
+        kind: str = "Slow",
+        store: S3 | None = None,
+    ) -> None:
         self.cluster = cluster
         self.path = path
+        self.destination = str(path)
+        self.environment = {}
+        if store is not None:
+            self.destination, self.path = new_place(store)
+            self.environment = store.environment | {"XDG_CACHE_HOME": str(path.parent)}
         self.notes = path.parent / "notes"
         self.notes.mkdir(parents=True, exist_ok=True)
         self.told = [f"{10 * shards}", f"{shards}", f"{seconds}", str(self.notes), kind]
 
     def start(self, engine: str = "ray", **environment: str) -> subprocess.Popen[str]:
         script = str(self.cluster.code / "drive.py")
-        return self.cluster.drive(script, str(self.path), *self.told, engine, environment=environment)
+        environment = self.environment | environment
+        return self.cluster.drive(script, self.destination, *self.told, engine, environment=environment)
 
     def finish(self, engine: str = "ray") -> None:
         ended(self.start(engine))
@@ -140,11 +163,18 @@ class Build:
     def finished(self) -> int:
         """How many shards are in the journal."""
         journal = self.path / WORK / "journal.jsonl"
-        return journal.read_bytes().count(b'{"shard"') if journal.exists() else 0
+        lines = sum(1 for _ in (self.path / WORK).glob("*-shard.json"))  # of a store
+        return lines or (journal.read_bytes().count(b'{"shard"') if journal.exists() else 0)
 
     def loading(self) -> set[str]:
         """The processes that have loaded an example."""
         return {note.name.partition("-")[2] for note in self.notes.iterdir()}
+
+
+def new_place(store: S3, name: str = "toy") -> tuple[str, Path]:
+    """The URL of a folder in a new bucket, and where its objects are as files."""
+    bucket = store.new_bucket()
+    return f"{bucket}/{name}", store.root / bucket.removeprefix("s3://") / name
 
 
 def ended(process: subprocess.Popen[str], seconds: float = 180) -> str:
@@ -160,10 +190,11 @@ def expected(path: Path, shards: int) -> dict[str, bytes]:
     return contents(path / "toy")
 
 
-def test_the_same_bytes_as_on_one_machine(three: Cluster, tmp_path: Path) -> None:
+def test_the_same_bytes_as_on_one_machine(three: Cluster, store: S3, tmp_path: Path) -> None:
     # The first build connects, and ships the module; the others use a connection that is there, and leave it.
     text = "import ray, sys, sources, penstock as ps\nfor name, source, options in sources.made():\n"
-    text += "    engine = ps.Ray(shared=True) if sys.argv[2] == 'ray' else ps.Local(workers=2)\n"
+    text += "    shared = '://' not in sys.argv[1]\n"
+    text += "    engine = ps.Ray(shared=shared) if sys.argv[2] == 'ray' else ps.Local(workers=2)\n"
     text += "    ps.build(source, f'{sys.argv[1]}/{name}', engine=engine, **options)\n"
     text += "    if name == 'listed' and sys.argv[2] == 'ray':\n        assert not ray.is_initialized()\n"
     text += "        ray.init(runtime_env={'py_modules': [sources.__file__]}, logging_level='error')\n"
@@ -171,27 +202,35 @@ def test_the_same_bytes_as_on_one_machine(three: Cluster, tmp_path: Path) -> Non
     script = three.script("all.py", text)
     for engine in ("ray", "local"):
         ended(three.drive(script, str(tmp_path / engine), engine))
+    url, there = new_place(store, "all")
+    ended(three.drive(script, url, "ray", environment=store.environment | {"XDG_CACHE_HOME": str(tmp_path / "home")}))
     names = sorted(path.name for path in (tmp_path / "local").iterdir())
     assert len(names) == 7
     for name in names:
         assert contents(tmp_path / "ray" / name) == contents(tmp_path / "local" / name), name
+        assert contents(there / name) == contents(tmp_path / "local" / name), name
 
 
-def test_the_how_to_runs_as_written(three: Cluster, tmp_path: Path, root: Path) -> None:
+def test_the_how_to_runs_as_written(three: Cluster, store: S3, tmp_path: Path, root: Path) -> None:
     page = (root / "docs" / "cluster.md").read_text(encoding="utf-8")
     scripts = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
     assert sorted(scripts) == ["build.py", "readings.py"]
     for name, text in scripts.items():
         three.script(name, text)
-    commands = re.findall(r"^\$ python (build\.py) /mnt/data/(\w+)( --cluster)?\n(.*)$", page, re.MULTILINE)
-    assert [bool(cluster) for _, _, cluster, _ in commands] == [False, True]
-    for script, name, cluster, printed in commands:
-        path = tmp_path / (cluster.strip() or "one") / name
-        process = three.drive(str(three.code / script), str(path), *cluster.split())
+    commands = re.findall(r"^\$ python (build\.py) (\S+)( --cluster)?( --shared)?\n(.*)$", page, re.MULTILINE)
+    assert [path for _, path, *_ in commands] == ["data/readings", "s3://bucket/readings", "/mnt/data/readings"]
+    assert [bool(cluster) for _, _, cluster, _, _ in commands] == [False, True, True]
+    url, there = new_place(store, "readings")
+    environment = store.environment | {"XDG_CACHE_HOME": str(tmp_path / "home")}
+    for script, path, cluster, shared, printed in commands:
+        place = url if path.startswith("s3") else str(tmp_path / path.lstrip("/"))
+        words = [place, *cluster.split(), *shared.split()]
+        process = three.drive(str(three.code / script), *words, environment=environment)
         out, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
-        assert out.strip() == printed.replace(f"/mnt/data/{name}", str(path))
-    assert contents(tmp_path / "one" / "readings") == contents(tmp_path / "--cluster" / "readings")
+        assert out.strip() == printed.replace(path, place)
+    built = [contents(path) for path in (tmp_path / "data/readings", there, tmp_path / "mnt/data/readings")]
+    assert built[0] == built[1] == built[2]
 
 
 def test_the_command_line(three: Cluster, tmp_path: Path) -> None:
@@ -216,6 +255,18 @@ def test_errors_are_those_of_one_machine(three: Cluster, tmp_path: Path) -> None
     assert "got 4 that ended on it, the last with WorkerCrashedError" in errors
 
 
+def test_a_store_that_a_machine_may_not_use_is_found_before_any_work(three: Cluster, store: S3, tmp_path: Path) -> None:
+    text = "import sys, penstock as ps\nwrong = {'env_vars': {'AWS_SECRET_ACCESS_KEY': 'another'}}\n"
+    text += "ps.build([{'x': 1}], sys.argv[1], engine=ps.Ray(runtime_env=wrong))\n"
+    url, there = new_place(store)
+    environment = store.environment | {"XDG_CACHE_HOME": str(tmp_path)}
+    process = three.drive(three.script("wrong.py", text), url, environment=environment)
+    _, errors = process.communicate(timeout=120)
+    assert "BuildError: expected a store that every machine reaches, got StorageError: expected to be let in" in errors
+    assert f": {url}" in errors
+    assert not there.exists()
+
+
 def test_a_cluster_without_the_token_says_what_to_set(three: Cluster, tmp_path: Path) -> None:
     build = Build(three, tmp_path / "toy", shards=3)
     process = build.start(RAY_AUTH_MODE="disabled", RAY_AUTH_TOKEN="")
@@ -232,7 +283,7 @@ def test_a_destination_must_be_seen_by_every_machine(three: Cluster) -> None:
     script = three.script("one.py", text)
     _, errors = three.drive(script, str(three.unshared / "toy")).communicate(timeout=120)
     assert "BuildError: expected a destination that every machine sees, got the path" in errors
-    assert "a cluster of 3 machines. Pass shared=True" in errors
+    assert "a cluster of 3 machines. Build into a URL (s3://...), or pass shared=True" in errors
     _, errors = three.drive(script, str(three.unshared / "toy"), "shared").communicate(timeout=120)
     assert "BuildError: expected a mount that every machine has, got none there - at" in errors
     assert not (three.unshared / "toy").exists()
@@ -269,8 +320,9 @@ def test_a_driver_that_is_stopped_leaves_nothing_running(three: Cluster, tmp_pat
     three.wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 15, "workers run on")
 
 
-def test_a_killed_driver_goes_on_from_the_journal(three: Cluster, tmp_path: Path) -> None:
-    build = Build(three, tmp_path / "toy", shards=12, seconds=0.1)
+@pytest.mark.parametrize("where", ["a mount", "a store"])
+def test_a_killed_driver_goes_on_from_the_journal(three: Cluster, store: S3, tmp_path: Path, where: str) -> None:
+    build = Build(three, tmp_path / "toy", shards=12, seconds=0.1, store=store if where == "a store" else None)
     process = build.start()
     three.wait_until(lambda: build.finished() >= 4, 90, "nothing was finished")
     process.kill()
@@ -284,9 +336,13 @@ def test_a_killed_driver_goes_on_from_the_journal(three: Cluster, tmp_path: Path
     assert again <= 10 * (12 - kept) + 30, "finished shards were built again"  # what was under way still ran a little
 
 
-@pytest.mark.parametrize("how", ["killed", "cut off", "cut off, by our watch"])
-def test_a_lost_node(three: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str) -> None:
-    build = Build(three, tmp_path / "toy", shards=15, seconds=0.2)
+@pytest.mark.parametrize(
+    ("how", "where"), [("killed", "a mount"), ("cut off", "a store"), ("cut off, by our watch", "a mount")]
+)
+def test_a_lost_node(
+    three: Cluster, store: S3, tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str, where: str
+) -> None:
+    build = Build(three, tmp_path / "toy", shards=15, seconds=0.2, store=store if where == "a store" else None)
     # Without keepalive Ray itself would take minutes.
     slow = {"RAY_grpc_client_keepalive_time_ms": "300000"} if how == "cut off, by our watch" else {}
     process = build.start(**slow)
@@ -305,7 +361,7 @@ def test_a_lost_node(three: Cluster, tmp_path: Path, capsys: pytest.CaptureFixtu
         with capsys.disabled():
             ideal = (15 - done) * 10 * 0.2 / 2
             told = f"complete {seconds:.0f} s later, {ideal:.0f} s of work for the other two, {twice} examples twice"
-            print(f"\none of 3 nodes {how}: {told}")
+            print(f"\none of 3 nodes {how}, into {where}: {told}")
     finally:
         process.kill()
         if how != "killed":

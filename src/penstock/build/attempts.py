@@ -1,7 +1,8 @@
 """Tasks on machines that may lose touch: one that nobody hears of is given to another, and both may finish it.
 
 So each attempt writes under names of its own. The process that builds gives the files of the one that came home the
-names of the task; nobody else writes to those. What other attempts leave is swept with the rest of the build.
+names of the task; nobody else writes to those. What other attempts leave is swept with the rest of the build. Where
+shards go to a store, an attempt has a folder of its own, and sends its files to their names at once: see `sending`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ def run_tasks(
     workers: Workers, job: Job, tasks: list[Task], progress: Progress
 ) -> Generator[tuple[Task, Outcome], None, None]:
     """Run tasks, each as a whole. Outcomes come as they are ready."""
+    if workers.apart and job.target is not None:
+        from .sending import run_and_send  # builds into directories need no stores
+
+        yield from workers.map(run_and_send, job, tasks, progress)
+        return
     if workers.apart:
         job = replace(job, directory=job.directory.absolute())
     with closing(workers.map(attempt if workers.apart else run, job, tasks, progress)) as results:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..errors import BuildError
 from ..records import __version__
+from ..storage import open_store
 from .local import Local
 from .workers import Function, Item, Progress, Result, Shared, WorkerTraceback, portable
 
@@ -26,13 +27,25 @@ GRACE = 2.0  # seconds that items have to end by themselves when nobody wants th
 
 
 class Cluster:
-    """The machines of a cluster, as workers of a build. `options` are those of Ray for a task."""
+    """The machines of a cluster, as workers of a build.
+
+    options      those of Ray for a task
+    environment  variables that are set for a task
+    """
 
     apart = True
 
-    def __init__(self, ray: Any, options: dict[str, Any], workers: int | None, max_memory: int | None) -> None:
+    def __init__(
+        self,
+        ray: Any,
+        options: dict[str, Any],
+        workers: int | None,
+        max_memory: int | None,
+        environment: dict[str, str],
+    ) -> None:
         self.ray = ray
         self.options = options
+        self.environment = environment
         self._workers = workers
         self._max_memory = max_memory
         self.alive: set[str] = set()
@@ -89,7 +102,7 @@ class Cluster:
         waiting = items if isinstance(items, deque) else deque(items)
         if not waiting:
             return
-        flights = _Flights(self, (function, shared, os.getcwd()))
+        flights = _Flights(self, (function, shared, os.getcwd(), self.environment))
         try:
             while waiting or flights.under_way:
                 while waiting and len(flights.under_way) < self.window:
@@ -265,13 +278,21 @@ def perform(held: list[Any], item: Any, key: str, version: str) -> dict[str, Any
             raise BuildError(f"expected penstock {version} on every machine, got {__version__} on one")
         with suppress(Exception):  # it only helps to find out who worked on what
             _internal_kv_put(key, get_runtime_context().get_node_id(), namespace=NAMESPACE)
-        function, shared, folder = _received(held[0])
+        function, shared, folder, environment = _received(held[0])
+        os.environ.update(environment)
         with suppress(OSError):  # where the folder is there too, relative paths of a source mean the same
             os.chdir(folder)
         result = function(shared, item, progress)
     except Exception as error:  # noqa: BLE001  # the process that builds raises it
         return {"error": portable(error, item), "trace": traceback.format_exc()}
     return {"result": result, "examples": counts[0], "bytes": counts[1]}
+
+
+def see(mark: str, environment: dict[str, str]) -> None:
+    """Read an object, as the tasks will: an error where this machine cannot."""
+    os.environ.update(environment)
+    store, name = open_store(mark)
+    store.read(name)
 
 
 def _received(reference: Any) -> Any:

@@ -142,7 +142,7 @@ def _verify(built: Built, sources: Mapping[str, RecordFiles | TarSamples], engin
             if count != len(source):
                 raise CorruptionError(f"expected the {len(source)} records of the source, got {count}", split)
         with (
-            engine.start(Path(built.path)) as workers,
+            engine.start(built.path) as workers,
             closing(workers.map(_compare, sources, items, meter)) as results,
         ):
             for _ in results:

@@ -31,12 +31,24 @@ Row = tuple[str, int, dict[str, Any]]  # key, number in the source, what is stor
 
 
 @dataclass(frozen=True)
+class Target:
+    """The folder of a store that workers of other machines send to, as long as the build is under way.
+
+    begun, version  the object that stands in it until the build is over
+    """
+
+    url: str
+    begun: str
+    version: str | None
+
+
+@dataclass(frozen=True)
 class Job:
     """What all tasks of a build share.
 
     declared  the schema is the user's
     firm      it is not widened any more: it was declared, or every example was looked at
-    target    the URL of the folder that shards are sent to, if it is not a directory that they go to
+    target    where shards are sent, if it is not a directory that they go to
     """
 
     directory: Path
@@ -48,7 +60,7 @@ class Job:
     formats: tuple[Format, ...]
     on_error: str
     chunk_bytes: int
-    target: str | None = None
+    target: Target | None = None
 
 
 @dataclass

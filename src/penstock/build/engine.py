@@ -50,5 +50,5 @@ class Engine(Protocol):
     def progress(self) -> Callable[[State], None] | None:
         """A function that is told how far the build is."""
 
-    def start(self, directory: Path) -> AbstractContextManager[Workers]:
-        """Workers for a build into a directory. They end with it."""
+    def start(self, destination: Path | str) -> AbstractContextManager[Workers]:
+        """Workers for a build into a directory, or into a URL. They end with it."""

@@ -35,7 +35,7 @@ class Local:
                 raise SchemaError(f"expected {name} to be 1 or more, got {value!r}")
 
     @contextmanager
-    def start(self, directory: Path) -> Iterator[Local]:
+    def start(self, destination: Path | str) -> Iterator[Local]:
         """Itself: processes begin and end with the work."""
         yield self
 

@@ -25,6 +25,7 @@ from .encoder import Job, Outcome
 from .engine import Workers
 from .inputs import hands_on_records
 from .local import Local
+from .spool import Spooled
 from .task import Loaded, Task, conclude, load, run, shard_writer
 from .workers import Progress
 
@@ -64,9 +65,12 @@ def write_shards(
     """Run tasks; where they are few, in pieces. Outcomes come as they are ready.
 
     What the core loads by itself needs no other process: those tasks run here, on threads. Elsewhere, a task is whole.
+    Where machines have nothing in common but a store, those of spools run here too: here they are.
     """
     if workers.apart:
-        yield from run_tasks(workers, job, tasks, progress)
+        stay = {split for split, source in job.sources.items() if job.target and isinstance(source, Spooled)}
+        yield from run_tasks(workers, job, [task for task in tasks if task.split not in stay], progress)
+        yield from write_natively(Local(), job, [task for task in tasks if task.split in stay], progress)
         return
     engine = workers.here
     native = {split for split, source in job.sources.items() if hands_on_records(source) or takes_many(source)}

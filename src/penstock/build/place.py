@@ -11,7 +11,7 @@ from ..manifest import WORK, Manifest
 from ..storage import is_url
 from ..tfds.writing import dataset_directory
 from .commit import Leak, find_leaks, publish_dataset, remove_work, sweep_shards
-from .encoder import Outcome
+from .encoder import Outcome, Target
 from .engine import Workers
 from .journal import Journal
 from .resume import find_standing, whole_files
@@ -25,10 +25,7 @@ class Folder:
 
     directory  where this machine writes
     where      the same for people
-    target     the URL that workers of other machines send their shards to, if there is one
     """
-
-    target: str | None = None
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -39,9 +36,18 @@ class Folder:
         """The path that names the dataset."""
         return self.directory
 
+    @property
+    def destination(self) -> Path | str:
+        """What workers must reach."""
+        return self.directory
+
     def journal(self) -> Journal:
         """What a build has done here so far."""
         return Journal(self.directory / WORK)
+
+    def target(self, journal: Journal) -> Target | None:
+        """Where workers of other machines send their shards, if it is a store."""
+        return None
 
     def standing(self, *, broken: bool = False) -> Manifest | None:
         """The dataset that stands here. One with a broken manifest is an error, or counts as none."""
@@ -55,6 +61,13 @@ class Folder:
         """Which files are what their entries say: those that wait, and those that are in their place."""
         staged = whole_files(self.directory / WORK, entries.values(), workers)
         return staged, whole_files(self.directory, [entries[file] for file in entries.keys() - staged], workers)
+
+    def brought(self, results: Results) -> Results:
+        """Outcomes whose spools were elsewhere, and are here now."""
+        yield from results
+
+    def make_way(self, files: Iterable[str]) -> None:
+        """Before workers write shards to their names at once: nothing else may have these names."""
 
     def received(self, results: Results) -> Results:
         """Outcomes whose shards are safe here."""

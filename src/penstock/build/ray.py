@@ -16,6 +16,7 @@ from typing import Any
 
 from ..errors import BuildError, MissingDependencyError, SchemaError
 from ..manifest import ATTEMPT, WORK
+from ..storage import STORE_VARIABLES, is_url, join_url, open_store
 from .cluster import LOOK, Cluster, first_line
 from .report import Progress as State
 
@@ -33,10 +34,11 @@ ANSWER = 120.0  # seconds that a machine has to answer before a build begins
 class Ray:
     """Builds on the machines of a Ray cluster: the same tasks, journal and bytes as on one machine.
 
+    build(source, "s3://bucket/photos", engine=Ray("auto"))
     build(source, "/mnt/data/photos", engine=Ray("auto", shared=True))
 
     address      "auto" for the cluster that this machine is part of, or the address of its head; None starts Ray here
-    shared       the destination, a path, is a mount that all machines have
+    shared       the destination, where it is a path, is a mount that all machines have
     workers      how many tasks may be under way at once; as many as the cluster has room for unless told
     cpus         cores that a task counts for
     max_memory   bytes that the examples of a task may take while they are on their way; a share of its machine's unless
@@ -65,14 +67,15 @@ class Ray:
             raise SchemaError(f"expected cpus to be above 0, got {self.cpus!r}")
 
     @contextmanager
-    def start(self, directory: Path) -> Iterator[Cluster]:
+    def start(self, destination: Path | str) -> Iterator[Cluster]:
         """Connect, and see that every machine can do its part."""
         ray, ours = self._connected()
         try:
             machines = [node for node in ray.nodes() if node["Alive"]]
-            self._check(ray, machines, directory)
+            environment = _environment(ray)
+            self._check(ray, machines, destination, environment)
             options = {"num_cpus": self.cpus, "max_retries": self.retries, "retry_exceptions": False}
-            yield Cluster(ray, options, self.workers, self.max_memory)
+            yield Cluster(ray, options, self.workers, self.max_memory, environment)
         finally:
             if ours:
                 ray.shutdown()
@@ -101,38 +104,41 @@ class Ray:
             ) from error
         return ray, True
 
-    def _check(self, ray: Any, machines: list[dict[str, Any]], directory: Path) -> None:
-        """Before any work: that all machines have this version, and see the directory if it is said that they do."""
+    def _check(
+        self, ray: Any, machines: list[dict[str, Any]], destination: Path | str, environment: dict[str, str]
+    ) -> None:
+        """Before any work: that all machines have this version, and reach the destination."""
         addresses = sorted({node["NodeManagerAddress"] for node in machines})
-        if len(addresses) > 1 and not self.shared:
-            got = f"the path {directory} and a cluster of {len(addresses)} machines"
-            hint = "Pass shared=True if it is a mount that all of them have"
+        if len(addresses) > 1 and not self.shared and not is_url(destination):
+            got = f"the path {destination} and a cluster of {len(addresses)} machines"
+            hint = "Build into a URL (s3://...), or pass shared=True if it is a mount that all of them have"
             raise BuildError(f"expected a destination that every machine sees, got {got}. {hint}")
-        folder = directory.absolute()
-        mark = (folder / WORK if (folder / WORK).is_dir() else folder) / f".{ATTEMPT}{secrets.token_hex(8)}.partial"
-        mark.touch()
-        try:
-            answers = self._ask(ray, machines, str(mark))
-        finally:
-            mark.unlink(missing_ok=True)
+        with _mark(destination) as mark:
+            answers = self._ask(ray, machines, mark, environment)
         ours = version("penstock")
         for node, answer in answers:
             where = f"{answer['machine']} ({node['NodeManagerAddress']})"
             if answer["penstock"] != ours:
                 got = f"penstock {answer['penstock']}" if answer["penstock"] else "none"
                 raise BuildError(f"expected penstock {ours} on every machine, got {got} - at {where}. Install it there")
-            if not answer["sees"]:
-                raise BuildError(f"expected a mount that every machine has, got none there - at {where}: {directory}")
+            if answer["missed"]:
+                expected = (
+                    "a store that every machine reaches" if is_url(destination) else "a mount that every machine has"
+                )
+                raise BuildError(f"expected {expected}, got {answer['missed']} - at {where}: {destination}")
 
-    def _ask(self, ray: Any, machines: list[dict[str, Any]], path: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    def _ask(
+        self, ray: Any, machines: list[dict[str, Any]], mark: str, environment: dict[str, str]
+    ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """What each machine says of itself."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # type: ignore[import-not-found]
 
         question = ray.remote(_question())
+        told = ray.put(environment)
         asked = {}
         for node in machines:
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            reference = question.options(num_cpus=0, max_retries=1, scheduling_strategy=there).remote(path)
+            reference = question.options(num_cpus=0, max_retries=1, scheduling_strategy=there).remote(mark, told)
             asked[reference] = node
         answers = []
         deadline = time.monotonic() + ANSWER
@@ -154,19 +160,57 @@ class Ray:
         return answers
 
 
-def _question() -> Callable[[str], dict[str, Any]]:
+@contextmanager
+def _mark(destination: Path | str) -> Iterator[str]:
+    """Something in the destination that every machine must find."""
+    name = f".{ATTEMPT}{secrets.token_hex(8)}.partial"
+    if isinstance(destination, Path):
+        folder = destination.absolute()
+        mark = (folder / WORK if (folder / WORK).is_dir() else folder) / name
+        mark.touch()
+        try:
+            yield str(mark)
+        finally:
+            mark.unlink(missing_ok=True)
+    else:
+        url = join_url(destination, f"{WORK}/{name}")
+        store, place = open_store(url)
+        store.publish(place, b"a machine that finds this can take part in the build")
+        try:
+            yield url
+        finally:
+            store.delete(place)
+
+
+def _question() -> Callable[[str, dict[str, str]], dict[str, Any]]:
     """A function that runs where penstock may not be: one that has no name here is sent as it is."""
 
-    def answer(path: str) -> dict[str, Any]:
+    def answer(mark: str, environment: dict[str, str]) -> dict[str, Any]:
         import importlib.metadata
 
         try:
             found = importlib.metadata.version("penstock")
         except importlib.metadata.PackageNotFoundError:
             found = ""
-        return {"penstock": found, "machine": platform.node(), "sees": os.path.exists(path)}
+        missed = ""
+        if "://" not in mark:
+            missed = "" if os.path.exists(mark) else "none there"
+        elif found:
+            try:
+                from penstock.build.cluster import see
+
+                see(mark, environment)
+            except Exception as error:  # noqa: BLE001  # the process that builds says it
+                missed = f"{type(error).__name__}: {error}"
+        return {"penstock": found, "machine": platform.node(), "missed": missed}
 
     return answer
+
+
+def _environment(ray: Any) -> dict[str, str]:
+    """How this process finds object stores, for the tasks; but for what Ray was told to set for them."""
+    told = ray.get_runtime_context().runtime_env.get("env_vars", {})
+    return {name: value for name, value in os.environ.items() if name.startswith(STORE_VARIABLES) and name not in told}
 
 
 def beside_script() -> list[str]:

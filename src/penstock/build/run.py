@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import BuildError, SchemaError
 from ..info import Info
-from ..manifest import WORK, Manifest, dataset_name, dataset_version, shard_file
+from ..manifest import WORK, Manifest, dataset_name, dataset_version, in_format, shard_file
 from ..records.codec import default_threads
 from ..records.formats import Format
 from ..records.tfrecord import TFRecord
@@ -92,12 +92,9 @@ def build(
     engine = engine or Local(workers=workers)
     splits = list_splits(source, order, seed)
     place = place_of(path, info)
-    if place.target is not None and not isinstance(engine, Local):
-        hint = "Build into a mount that all machines have, then copy it"
-        raise SchemaError("expected a directory for the machines of a cluster, got a URL", place.where, hint)
     with place.journal() as journal:
         try:
-            with engine.start(place.directory) as started:
+            with engine.start(place.destination) as started:
                 meter = Meter(engine.progress)
                 return _Build(place, options, started, meter, journal, splits).run(info, overwrite)
         except KeyboardInterrupt:
@@ -199,6 +196,7 @@ class _Build:
             formats=options.formats,
             on_error=options.on_error,
             chunk_bytes=self.workers.chunk_bytes,
+            target=self.place.target(self.journal) if self.workers.apart else None,
         )
         seen = {name for split in self.splits for _, example in split.samples for name in example}
         look = options.full or not seen <= set(schema)  # a field without a value yet
@@ -254,7 +252,8 @@ class _Build:
             missing = [task for task in tasks if entries[task.file] is None]
             self.meter.begin(f"spooling {split.name}", None)
             spooling = replace(job, formats=(TFRecord(),))
-            with closing(run_tasks(self.workers, spooling, missing, self.meter)) as results:
+            spooled = run_tasks(self.workers, spooling, missing, self.meter)
+            with closing(self.place.brought(spooled) if job.target else spooled) as results:
                 for task, outcome in results:
                     counts = {"ignored": outcome.ignored, "bad": outcome.bad}
                     files = [spool_file(task.file, job.schema, outcome)]
@@ -299,7 +298,9 @@ class _Build:
         missing = [task for task in tasks if task.file not in kept]
         self.meter.begin("writing", sum(len(task.rows) for task in missing))
         written = []
-        job = replace(job, directory=self.directory / WORK, target=self.place.target)
+        job = replace(job, directory=self.directory / WORK)
+        if self.workers.apart:
+            self.place.make_way(in_format(task.file, format.name) for task in missing for format in job.formats)
         with closing(self.place.received(write_shards(self.workers, job, missing, self.meter))) as results:
             for _, outcome in results:
                 self.journal.note("shard", asdict(outcome))

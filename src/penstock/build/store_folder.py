@@ -6,8 +6,8 @@ Where a shard takes the place of one of the dataset before, the manifest of that
 
   s3://bucket/data/photos/.build/00000017-shard.json        the journal: an object for each line
 
-Attempts at a task on several machines make the same bytes, and whoever comes last does no harm. Only the process that
-builds writes the journal and the manifest.
+Workers of other machines send their shards themselves: see `sending`. Only the process that builds writes the journal
+and the manifest.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -45,14 +44,14 @@ from ..tfds.directory import INFO
 from ..tfds.features import FEATURES, LABELS
 from ..tfds.writing import write_metadata
 from .commit import QUARANTINE, Leak, find_leaks, write_quarantine
-from .encoder import Job, Outcome
+from .encoder import Outcome, Target
 from .engine import Workers
 from .journal import Journal
 from .place import Folder, Results
-from .task import Task, run
-from .workers import Progress
+from .sending import send_shard, sent_files
+from .task import Task
 
-SENDERS = 4  # shards that are sent at a time
+SENDERS = 4  # shards that are sent at a time, or spools that are brought
 READERS = 16  # lines of a journal that are read at a time
 
 _LINE = re.compile(r"(\d{8})-\w+\.json")
@@ -62,12 +61,17 @@ class StoreFolder(Folder):
     """A folder of a store, and one of this machine where shards and spools are written."""
 
     def __init__(self, url: str) -> None:
-        self.where = self.target = url.rstrip("/")
+        self.where = url.rstrip("/")
         self._store, self._name = open_store(self.where)
         digest = blake2b(self.where.encode(), digest_size=8).hexdigest()
         self.directory = default_folder().with_name("builds") / f"{digest}-{url_name(self.where)}"
         self._standing: tuple[Manifest, RemoteFile] | None = None
         self._lock = threading.Lock()
+
+    @property
+    def destination(self) -> Path | str:
+        """What workers must reach."""
+        return self.where
 
     @property
     def path(self) -> Path:
@@ -77,6 +81,11 @@ class StoreFolder(Folder):
     def journal(self) -> Journal:
         """What a build has done here so far."""
         return StoreJournal(self.directory / WORK, self.where)
+
+    def target(self, journal: Journal) -> Target | None:
+        """Where workers of other machines send their shards."""
+        assert isinstance(journal, StoreJournal)
+        return Target(self.where, journal.first, self._store.entry(self._at(journal.first)).version)
 
     def standing(self, *, broken: bool = False) -> Manifest | None:
         """The dataset that stands here."""
@@ -111,40 +120,42 @@ class StoreFolder(Folder):
         return set(), whole
 
     def received(self, results: Results) -> Results:
-        """Send shards as they are ready, several at a time; an outcome comes when its shard is there.
+        """Send shards as they are ready; an outcome comes when its shard is there.
 
         What was ready before an error is sent all the same.
         """
-        under_way: deque[tuple[tuple[Task, Outcome], Future[None]]] = deque()
-        failure: BaseException | None = None
-        with closing(results), ThreadPoolExecutor(SENDERS) as pool:
-            while failure is None:
-                try:
-                    item = next(results)
-                    under_way.append((item, pool.submit(self._send, item)))
-                except BaseException as error:  # noqa: BLE001  # raised below
-                    failure = error
-                while under_way and (failure or len(under_way) > SENDERS or under_way[0][1].done()):
-                    item, sent = under_way.popleft()
-                    sent.result()
-                    yield item
-        if not isinstance(failure, StopIteration):
-            raise failure
+        return _moved(results, self._send)
+
+    def brought(self, results: Results) -> Results:
+        """Bring the spools that workers elsewhere have sent: what is left to do with them is done here."""
+        return _moved(results, self._bring_spool)
 
     def _send(self, item: tuple[Task, Outcome]) -> None:
         folder, outcome = self.directory / WORK, item[1]
-        self._make_way(outcome)
         if (folder / outcome.file).exists():  # else a worker elsewhere has sent it
+            self._close_for(outcome.files)
             send_shard(self.where, folder, outcome)
 
-    def _make_way(self, outcome: Outcome) -> None:
+    def make_way(self, files: Iterable[str]) -> None:
+        """Before workers elsewhere send shards: what an earlier build has left of them here is of no use any more."""
+        wanted = list(files)
+        for file in wanted:
+            (self.directory / WORK / file).unlink(missing_ok=True)
+        self._close_for(wanted)
+
+    def _close_for(self, files: Iterable[str]) -> None:
         """Close the dataset before one of its shards is replaced."""
         with self._lock:
             if self._standing is None:
                 return
-            files = {shard.file for shard in self._standing[0].shards()}
-            if not files.isdisjoint(outcome.files):
+            standing = {shard.file for shard in self._standing[0].shards()}
+            if not standing.isdisjoint(files):
                 self._close()
+
+    def _bring_spool(self, item: tuple[Task, Outcome]) -> None:
+        for name in sent_files(item[1]):
+            self._bring(name, self.directory / name)
+            self._delete(name)
 
     def _close(self) -> None:
         self._delete(MANIFEST)
@@ -166,8 +177,11 @@ class StoreFolder(Folder):
             hashes_path(path).write_bytes(self._store.read(self._at(f"{WORK}/{path.name}{HASHES_SUFFIX}")))
         except NotFoundError:
             for name in shard_files(path.name):
-                entry = self._store.entry(self._at(name))
-                self._store.fetch(entry.name, path.with_name(name), size=entry.size, version=entry.version)
+                self._bring(name, path.with_name(name))
+
+    def _bring(self, name: str, path: Path) -> None:
+        entry = self._store.entry(self._at(name))
+        self._store.fetch(entry.name, path, size=entry.size, version=entry.version)
 
     def _with_keys(self, path: Path) -> Path:
         """A shard whose keys are beside it."""
@@ -236,30 +250,23 @@ def _same(standing: tuple[Manifest, RemoteFile] | None, manifest: Manifest) -> b
     return standing is not None and replace(standing[0], made=manifest.made) == manifest
 
 
-def send_shard(url: str, folder: Path, outcome: Outcome, *, hashes: bool = False) -> None:
-    """Send the files of a shard, and remove them here. The shard comes after what stands beside it.
-
-    hashes  send those of its records too: whoever builds is on another machine
-    """
-    names = [name for file in outcome.files for name in reversed(shard_files(file))]
-    if hashes and hashes_path(folder / outcome.file).exists():
-        store, name = open_store(join_url(url, f"{WORK}/{outcome.file}{HASHES_SUFFIX}"))
-        store.send(hashes_path(folder / outcome.file), name)
-    for file in names:
-        store, name = open_store(join_url(url, file))
-        store.send(folder / file, name)
-        (folder / file).unlink()
-
-
-def run_and_send(job: Job, task: Task, progress: Progress) -> Outcome:
-    """Run a task on whatever machine this is, and send its shard to the target of the build."""
-    assert job.target is not None
-    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-        work = Path(folder) / WORK
-        work.mkdir()
-        outcome = run(replace(job, directory=work), task, progress)
-        send_shard(job.target, work, outcome, hashes=True)
-    return outcome
+def _moved(results: Results, move: Callable[[tuple[Task, Outcome]], None]) -> Results:
+    """Send or bring what outcomes speak of, several at a time; an outcome comes when that is done."""
+    under_way: deque[tuple[tuple[Task, Outcome], Future[None]]] = deque()
+    failure: BaseException | None = None
+    with closing(results), ThreadPoolExecutor(SENDERS) as pool:
+        while failure is None:
+            try:
+                item = next(results)
+                under_way.append((item, pool.submit(move, item)))
+            except BaseException as error:  # noqa: BLE001  # raised below
+                failure = error
+            while under_way and (failure or len(under_way) > SENDERS or under_way[0][1].done()):
+                item, sent = under_way.popleft()
+                sent.result()
+                yield item
+    if not isinstance(failure, StopIteration):
+        raise failure
 
 
 class StoreJournal(Journal):
@@ -268,6 +275,7 @@ class StoreJournal(Journal):
     def __init__(self, folder: Path, url: str) -> None:
         self._url = url
         self._number = 0
+        self.first = ""  # the name of the line that says what is being built: the last one to go
         super().__init__(folder)
 
     def _read(self, path: Path) -> None:
@@ -278,19 +286,23 @@ class StoreJournal(Journal):
                 ((kind, content),) = json.loads(data).items()
                 self._take(kind, content)
                 self._number = int(url_name(name)[:8])
+                self.first = self.first or f"{WORK}/{url_name(name)}"
 
     def forget(self) -> None:
         """Be as if nothing had been begun."""
         forget_lines(self._url)
+        self.first = ""
         super().forget()
 
     def note(self, kind: str, content: dict[str, Any]) -> None:
         """Add a line; it is in the store when this returns. A number that is taken is that of another build."""
         self._number += 1
-        store, name = open_store(join_url(self._url, f"{WORK}/{self._number:08}-{kind}.json"))
+        line = f"{WORK}/{self._number:08}-{kind}.json"
+        store, name = open_store(join_url(self._url, line))
         if not store.publish(name, json.dumps({kind: content}).encode(), exclusive=True):
             got = "another one that builds here too"
             raise BuildError(f"expected to be the only process that builds here, got {got} - at {self._url}")
+        self.first = self.first or line
         self._take(kind, content)
 
 
@@ -300,11 +312,9 @@ def _lines(url: str) -> list[str]:
 
 
 def forget_lines(url: str) -> None:
-    """Remove a journal, the last line first: what is left of it then is still one; and hashes beside it."""
+    """Remove a journal, the last line first: what is left of it then is still one; and what workers sent beside it."""
+    lines = _lines(url)
     store, folder = open_store(join_url(url, WORK))
-    others = [entry.name for entry in store.list(folder) if entry.name.endswith(HASHES_SUFFIX)]
-    for name in [*reversed(_lines(url)), *others]:
+    others = [entry.name for entry in store.list(folder) if entry.name not in lines]
+    for name in [*reversed(lines), *others]:
         store.delete(name)
-
-
-__all__ = ["StoreFolder", "StoreJournal", "run_and_send", "send_shard"]

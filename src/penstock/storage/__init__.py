@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from .local import publish, read_json, sync_folder
 from .patterns import MOST_FILES, expand
-from .store import SCHEMES, Entry, Store, is_url, join_url, open_store, split_url, url_name
+from .store import SCHEMES, STORE_VARIABLES, Entry, Store, is_url, join_url, open_store, split_url, url_name
 
 __all__ = [
     "MOST_FILES",
     "SCHEMES",
+    "STORE_VARIABLES",
     "Entry",
     "Store",
     "expand",

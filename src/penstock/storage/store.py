@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from ..errors import SchemaError, did_you_mean
 
 SCHEMES = ("s3", "gs", "az", "http", "https", "ais")
+STORE_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_", "AIS_")  # beginnings of those that say where stores are and who we are
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
