@@ -95,6 +95,7 @@ class FaultProxy:
     def __init__(self, target: int) -> None:
         self.target = target
         self.requests: list[str] = []  # the paths that were asked for
+        self.answered = 0  # bytes of answers that have passed, headers included
         self._orders: list[_Order] = []
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -200,6 +201,8 @@ class FaultProxy:
                     connection.client.sendall(data[: fault.after - exchange.passed])
                     break
                 exchange.passed += len(data)
+                with self._lock:
+                    self.answered += len(data)
                 connection.client.sendall(data)
         connection.close()
 

@@ -17,11 +17,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from services import S3, FaultProxy, Nginx
 from services.faults import Answer, Corrupt, Cut, Delay
 
 import penstock as ps
-from penstock._core import crc32c
+from penstock._core import Order, crc32c
+from penstock.load.prefetch import Schedule
 from penstock.storage import open_store
 from penstock.storage.cache import Cache, RemoteFile
 
@@ -46,8 +49,13 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def url(local: Path, s3: str, s3_server: S3) -> str:
     """The same in a bucket."""
-    shutil.copytree(local, s3_server.root / s3.removeprefix("s3://") / "data" / "numbers")
-    return f"{s3}/data/numbers"
+    return copied(local, s3, s3_server)
+
+
+def copied(dataset: Path, s3: str, s3_server: S3) -> str:
+    """The URL of a dataset, once it is in a bucket."""
+    shutil.copytree(dataset, s3_server.root / s3.removeprefix("s3://") / "data" / dataset.name)
+    return f"{s3}/data/{dataset.name}"
 
 
 def kept(cache: Path) -> list[str]:
@@ -147,6 +155,87 @@ def test_a_window_stays_within_a_small_cache(url: str, local: Path, s3_faults: F
     assert len(asked) <= SHARDS + 5, "those at the borders of windows are needed twice"
 
 
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of many shards: 25 examples each, 50 KB."""
+    path = tmp_path_factory.mktemp("many") / "numbers"
+    ps.build([example(n) for n in range(EXAMPLES)], path, shards=24, schema=FIELDS, workers=1)
+    return path
+
+
+@pytest.fixture
+def many_url(many: Path, s3: str, s3_server: S3) -> str:
+    return copied(many, s3, s3_server)
+
+
+def shards_asked_for(proxy: FaultProxy) -> list[str]:
+    """The shards that were fetched, each as often as it was."""
+    return [path for path in proxy.requests if "tfrecord" in path and ".index" not in path]
+
+
+@pytest.mark.parametrize("batch", [4, 32, 150])
+def test_a_window_fetches_each_shard_once(
+    many_url: str, many: Path, s3_faults: FaultProxy, tmp_path: Path, batch: int
+) -> None:
+    room = int(
+        15.5 * shard_bytes(many)
+    )  # two windows with their borders, and some that wait
+    loaders = [
+        ps.load(path, **cache)["train"].shuffle(seed=2, window=100).batch(batch)
+        for path, cache in ((many, {}), (many_url, {"cache": tmp_path, "cache_bytes": room}))
+    ]
+    for epoch in range(3):
+        before = len(shards_asked_for(s3_faults))
+        here, there = (numbers(loader.epoch(epoch)) for loader in loaders)
+        assert here == there, "the order does not depend on where the data is"
+        assert size_of(tmp_path) <= room
+        asked = shards_asked_for(s3_faults)[before:]
+        if epoch == 0:
+            assert len(asked) == len(set(asked)) == 24, "each once"
+        assert len(asked) < 24 or epoch == 0, "of what the cache has from the epoch before, most is not fetched again"
+
+
+def test_a_window_that_goes_on_fetches_each_shard_once(
+    many_url: str, many: Path, s3_faults: FaultProxy, tmp_path: Path
+) -> None:
+    def loader(folder: str) -> ps.Loader:
+        split = ps.load(many_url, cache=tmp_path / folder, cache_bytes=int(15.5 * shard_bytes(many)))["train"]
+        return split.shuffle(seed=5, window=100).batch(10)
+
+    iterator = iter(loader("before"))
+    first = numbers([next(iterator) for _ in range(23)])
+    state = iterator.state()
+    iterator.close()
+    while any(thread.name == "penstock-fetch" for thread in threading.enumerate()):
+        time.sleep(0.01)  # what had begun comes to its end
+    before = len(shards_asked_for(s3_faults))
+    rest = numbers(loader("after").resume(state))
+    assert sorted(first + rest) == list(range(EXAMPLES))
+    asked = shards_asked_for(s3_faults)[before:]
+    assert len(asked) == len(set(asked)) < 24, "once, and none that was read whole before"
+
+
+@given(
+    records=st.lists(st.integers(0, 40), min_size=1, max_size=12).filter(any),
+    window=st.integers(1, 60),
+    taken=st.integers(0, 20),
+)
+def test_what_is_needed_next_is_known(records: list[int], window: int, taken: int) -> None:
+    order = Order.span(0, sum(records)).shuffle(3, window)
+    schedule = Schedule(order, 1, 0, records)
+    schedule.look(1 << 20)
+    shard_of = np.repeat(np.arange(len(records)), records)[order.numbers(1, 0, sum(records))]
+    begin = 0
+    for _ in range(min(taken, len(schedule.steps))):
+        stop, shards = schedule.take()
+        assert set(shards) == set(shard_of[begin:stop])
+        begin = stop
+    for shard in range(len(records)):
+        places = np.flatnonzero(shard_of[begin:] == shard)
+        expected = None if not len(places) else begin + (int(places[0]) // schedule.step + 1) * schedule.step
+        assert schedule.next_use(shard) == (expected and min(expected, sum(records)))
+
+
 def test_a_cache_that_is_too_small_says_what_to_do(url: str, local: Path, tmp_path: Path) -> None:
     split = ps.load(url, cache=tmp_path, cache_bytes=2 * shard_bytes(local))["train"]
     with pytest.raises(ps.StorageError, match=r"expected a cache of \d+ bytes or more .* shuffle\(window=...\)"):
@@ -173,9 +262,11 @@ def test_what_was_not_used_for_longest_goes_first(url: str, local: Path, tmp_pat
     assert cache.has(files[0])  # used just now
     cache.get(files[3], crc32c)
     assert [cache.path(file).exists() for file in files] == [True, False, True, True, False]
-    cache.get(files[4], crc32c, lambda: {cache.path(files[2])})
+    cache.get(files[4], crc32c, lambda: [cache.path(files[2])])
     assert cache.path(files[2]).exists(), "what is needed stays"
     assert size_of(tmp_path) <= cache.most
+    cache.get(files[0], crc32c, lambda: [cache.path(files[number]) for number in (2, 4, 3)])
+    assert [cache.path(file).exists() for file in files] == [True, False, True, False, True], "what is dear goes last"
 
 
 def test_processes_share_a_cache(url: str, local: Path, s3_faults: FaultProxy, tmp_path: Path) -> None:
@@ -302,10 +393,28 @@ def test_torch_workers_read_from_a_store(url: str, tmp_path: Path) -> None:
     assert sorted(numbers(single)) == list(range(5))
 
 
-def test_hosts_fetch_what_they_read(url: str, tmp_path: Path) -> None:
-    split = ps.load(url, cache=tmp_path)["train[:25%]"]
-    assert len(numbers(split.batch(10))) == EXAMPLES // 4
-    assert len(kept(tmp_path)) == SHARDS // 4
+def test_hosts_fetch_what_they_read(many_url: str, many: Path, s3_faults: FaultProxy, tmp_path: Path) -> None:
+    """The bytes that come are those of the shards in which a host has examples, each once, and little else."""
+    shards = sorted(path for path in many.glob("*-of-00024"))
+    room = int(15.5 * shard_bytes(many))
+    in_order = numbers(ps.load(many)["train"].batch(25))
+    seen: list[int] = []
+    for host in range(2):
+        split = ps.load(many_url, cache=tmp_path / f"{host}", cache_bytes=room)["train"]
+        before = s3_faults.answered
+        loader = split.shuffle(seed=3, window=100).take(300).shard(host, 2).batch(10)
+        got = numbers(loader)
+        read = {in_order.index(number) // 25 for number in got}
+        size = sum(shards[shard].stat().st_size for shard in read)
+        assert len(read) < 18
+        assert size <= s3_faults.answered - before < 1.1 * size + 20_000
+        seen += got
+    assert len(set(seen)) == 300
+    before = s3_faults.answered
+    quarter = ps.load(many_url, cache=tmp_path / "quarter")["train[:25%]"]
+    assert len(numbers(quarter.batch(10))) == EXAMPLES // 4
+    size = sum(path.stat().st_size for path in shards[:6])
+    assert size <= s3_faults.answered - before < 1.1 * size + 20_000
 
 
 def test_tensorflow_reads_the_files_of_the_cache(url: str, local: Path, tmp_path: Path) -> None:

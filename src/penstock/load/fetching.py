@@ -5,27 +5,27 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-import numpy as np
-
-from .._core import Index, Order, Shards, crc32c
+from .._core import Index, crc32c
 from ..errors import CorruptionError, PenstockError, StorageError
 from ..records.index import SUFFIX
 from ..storage import open_store
 from .opening import ShardFile
 
 THREADS = 4  # shards that come at a time
+ATTEMPTS = 10  # to put a small file where others make room
 BEAT = 0.05  # seconds that the core waits before it looks whether it is still wanted
-AHEAD = 1 << 30  # bytes of shards, or a few of them, that are brought before they are needed
-AT_LEAST = 4  # shards
 
 
 class Fetcher:
     """Brings shards when the core asks for them, and before. Threads end when there is nothing to do.
 
     A process that was forked begins anew.
+
+    here  the shards that were asked for, for all that is known: others may take them away
+    kept  files that go last when room is made, the dearest first
     """
 
     def __init__(self, files: Iterable[ShardFile]) -> None:
@@ -38,12 +38,13 @@ class Fetcher:
         self._queue: deque[str] = deque()
         self._coming: dict[str, _Coming] = {}
         self._threads = 0
-        self.kept: Collection[Path] = frozenset()
+        self.here: set[str] = set()
+        self.kept: Sequence[Path] = ()
 
     def bring(self, path: str | os.PathLike[str]) -> bool:
         """Wait a little for a shard; whether it is there. This is what the core calls."""
         file = self._files.get(os.fspath(path))
-        if file is None or file.remote is None or _is_here(file):
+        if file is None or self.has(file):
             return True
         coming = self.want(file.path, urgent=True)
         if not coming.done.wait(BEAT):
@@ -57,16 +58,30 @@ class Fetcher:
         """Wait for shards."""
         wanted = list(paths)
         for path in wanted:
-            if not _is_here(self._files[path]):
+            if not self.has(self._files[path]):
                 self.want(path)
         for path in wanted:
             while not self.bring(path):
                 pass
 
+    def has(self, file: ShardFile) -> bool:
+        """Whether a shard can be read; then it counts as used."""
+        if self._process != os.getpid():
+            self._begin()
+        if file.remote is None:
+            return True
+        if not file.remote.cache.has(file.remote.file) or not (file.sidecar is None or os.path.exists(file.sidecar)):
+            return False
+        self.here.add(file.path)
+        return True
+
     def want(self, path: str, *, urgent: bool = False) -> _Coming:
         """Let a shard come. One that is urgent comes before all others that have not begun."""
         if self._process != os.getpid():
             self._begin()
+        self.here.add(path)
+        if urgent and self.kept:
+            self.kept = (*paths_of(self._files[path]), *self.kept)
         with self._lock:
             coming = self._coming.get(path)
             if coming is None:
@@ -120,7 +135,7 @@ class _Coming:
         self.error: Exception | None = None
 
 
-def bring(file: ShardFile, kept: Callable[[], Collection[Path]] = frozenset) -> None:
+def bring(file: ShardFile, kept: Callable[[], Sequence[Path]] = tuple) -> None:
     """Bring a shard into its cache, and its index."""
     remote = file.remote
     assert remote is not None
@@ -147,95 +162,30 @@ def bring_beside(file: ShardFile, suffix: str, check: Callable[[Path], object] =
     """Bring a small file that stands beside a shard into its cache; nobody sees it there before it was checked."""
     assert file.remote is not None
     path = Path(file.path + suffix)
-    if not path.exists():
-        store, name = open_store(file.remote.file.url + suffix)
+    if path.exists():
+        return path
+    store, name = open_store(file.remote.file.url + suffix)
+    data = store.read(name)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
+    for _ in range(ATTEMPTS):
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
         try:
-            fresh.write_bytes(store.read(name))
+            fresh.write_bytes(data)
             check(fresh)
             os.replace(fresh, path)
+            return path
+        except FileNotFoundError:  # someone made room meanwhile, and took the folder away with what was in it
+            continue
         finally:
             fresh.unlink(missing_ok=True)
-    return path
+    raise StorageError(f"expected a file to stay where it was put, got nothing there {ATTEMPTS} times - at {path}")
 
 
-def _is_here(file: ShardFile) -> bool:
-    assert file.remote is not None
-    here = file.remote.cache.has(file.remote.file)
-    return here and (file.sidecar is None or os.path.exists(file.sidecar))
+def paths_of(file: ShardFile) -> list[Path]:
+    """The files of a shard in its cache: itself, and its index."""
+    return [Path(path) for path in (file.path, file.sidecar) if path is not None]
 
 
 def _go_on() -> None:
     if not threading.main_thread().is_alive():
         raise StorageError("stopped: the program ends")
-
-
-class Prefetch:
-    """The shards of an epoch, brought some way ahead in reading order; those that are needed now stay."""
-
-    def __init__(
-        self, fetcher: Fetcher, shards: Shards, files: Sequence[ShardFile], order: Order, epoch: int, first: int
-    ) -> None:
-        self._fetcher, self._shards, self._files = fetcher, shards, files
-        self._order, self._epoch, self._next = order, epoch, first
-        self._starts = np.cumsum([0, *(file.records for file in files)])
-        caches = {file.remote.cache for file in files if file.remote is not None}
-        self._room = min(cache.most for cache in caches)
-        largest = max(file.bytes for file in files)
-        self._ahead = min(self._room, max(AHEAD, AT_LEAST * largest))
-        self._step = max(1, min(1 << 16, max(file.records for file in files) // 4))
-        self._steps: deque[tuple[int, list[int]]] = deque()  # where each ends, and the shards it needs
-        self._extend()
-
-    def passed(self, position: int) -> None:
-        """All before a position was read: what only that needed may go, and more may come."""
-        if not self._steps or self._steps[0][0] > position:
-            return
-        gone: set[int] = set()
-        while self._steps and self._steps[0][0] <= position:
-            gone.update(self._steps.popleft()[1])
-        self._extend()
-        for shard in gone.difference(*(shards for _, shards in self._steps)):
-            self._shards.rest(shard)
-
-    def close(self) -> None:
-        """Nothing more is needed."""
-        self._fetcher.forget()
-        self._fetcher.kept = frozenset()
-
-    def _extend(self) -> None:
-        needed = {shard for _, shards in self._steps for shard in shards}
-        length = self._order.length
-        while length is None or self._next < length:
-            stop = self._next + self._step if length is None else min(self._next + self._step, length)
-            shards = self._needed(self._next, stop)
-            size = sum(self._files[shard].bytes for shard in needed.union(shards))
-            if size > self._ahead and (self._steps or size > self._room):
-                if not self._steps:
-                    raise _too_little(size, self._room)
-                break
-            self._steps.append((stop, shards))
-            self._next = stop
-            coming = [self._files[shard] for shard in shards if shard not in needed]
-            needed.update(shards)
-            self._keep(needed)
-            for file in coming:
-                if file.remote is not None and not _is_here(file):
-                    self._fetcher.want(file.path)
-
-    def _keep(self, needed: Iterable[int]) -> None:
-        files = [self._files[shard] for shard in needed]
-        beside = [Path(file.sidecar) for file in files if file.sidecar is not None]
-        self._fetcher.kept = frozenset([*(Path(file.path) for file in files), *beside])
-
-    def _needed(self, first: int, last: int) -> list[int]:
-        """The shards of some positions, in the order in which they are needed."""
-        shards = np.searchsorted(self._starts, self._order.numbers(self._epoch, first, last), side="right") - 1
-        found, at = np.unique(shards, return_index=True)
-        return [int(shard) for shard in found[np.argsort(at)]]
-
-
-def _too_little(size: int, room: int) -> StorageError:
-    expected = f"expected a cache of {size} bytes or more for the shards that are read at the same time, got {room}"
-    return StorageError(f"{expected}. Give cache_bytes=, or shuffle within a window: shuffle(window=...)")

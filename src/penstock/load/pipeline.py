@@ -20,7 +20,7 @@ from .state import Position
 from .steps import Batch, Bucket, Items, Mark
 
 if TYPE_CHECKING:
-    from .fetching import Prefetch
+    from .prefetch import Prefetch
 
 CHUNK_BYTES = 1 << 20
 
@@ -68,12 +68,14 @@ class Run:
     def feed(self, size: int, drop_remainder: bool = False) -> Feed:
         """The native feed of what is left."""
         recipe, decoder = self.recipe, self.decoder
+        budget = recipe.ahead.memory
         if recipe.fetcher is not None:
-            from .fetching import Prefetch
+            from .prefetch import Prefetch
 
             self.prefetch = Prefetch(
                 recipe.fetcher, recipe.shards, recipe.files, self.order, self.position.epoch, self.first
             )
+            budget = self.prefetch.within(budget)
         feed = recipe.shards.feed(
             decoder.plan,
             self.order,
@@ -83,7 +85,7 @@ class Run:
             batch=size,
             drop_remainder=drop_remainder,
             threads=self.threads,
-            budget=recipe.ahead.memory,
+            budget=budget,
             images=decoder.images,
             skip=recipe.on_error == "skip",
         )

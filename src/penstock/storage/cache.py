@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -100,12 +100,12 @@ class Cache:
         self,
         file: RemoteFile,
         checksum: Checksum,
-        kept: Callable[[], Collection[Path]] = tuple,
+        kept: Callable[[], Sequence[Path]] = tuple,
         pulse: Callable[[], None] = lambda: None,
     ) -> Path:
         """A file, brought if it is not there.
 
-        kept   those that go last to make room for it
+        kept   those that go last to make room for it, the dearest first
         pulse  called now and then; what it raises ends the waiting
         """
         path = self.path(file)
@@ -132,7 +132,7 @@ class Cache:
         file: RemoteFile,
         path: Path,
         checksum: Checksum,
-        kept: Callable[[], Collection[Path]],
+        kept: Callable[[], Sequence[Path]],
         pulse: Callable[[], None],
     ) -> None:
         store, name = open_store(file.url)
@@ -170,7 +170,7 @@ class Cache:
     # Room
 
     def _make_room(
-        self, partial: Path, size: int, kept: Callable[[], Collection[Path]], pulse: Callable[[], None]
+        self, partial: Path, size: int, kept: Callable[[], Sequence[Path]], pulse: Callable[[], None]
     ) -> None:
         """Take room for a file; where files that are coming have all of it, when one of them is there."""
         if size > self.most:
@@ -184,10 +184,11 @@ class Cache:
                 raise StorageError(f"expected room in the cache within {PATIENCE:.0f} s, got {got} - at {self.folder}")
             time.sleep(0.01)
 
-    def _take_room(self, partial: Path, size: int, kept: Collection[Path]) -> bool:
+    def _take_room(self, partial: Path, size: int, kept: Sequence[Path]) -> bool:
         """Let go of what was not used for longest, and take the room, if there is any: an empty file of that size."""
         with self._alone():
-            files = sorted(self._files(), key=lambda found: (found[0] in kept, found[2]))
+            dear = {path: len(kept) - at for at, path in enumerate(kept)}
+            files = sorted(self._files(), key=lambda found: (dear.get(found[0], 0), found[2]))
             total = sum(size for _, size, _ in files)
             for path, length, _ in files:
                 if total + size <= self.most:
