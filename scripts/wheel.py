@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock" / "wheels"
-SOURCES = ["Cargo.lock", "Cargo.toml", "LICENSE", "README.md", "pyproject.toml", "rust", "src"]
+SOURCES = ["Cargo.lock", "Cargo.toml", "LICENSE", "README.md", "THIRD-PARTY-LICENSES", "pyproject.toml", "rust", "src"]
 KEPT_DAYS = 30
 
 

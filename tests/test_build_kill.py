@@ -119,11 +119,13 @@ def contents_manifest(directory: Path) -> bytes:
     return json.dumps(manifest).encode()
 
 
-def wait_for(condition: Any, seconds: float) -> None:
+def happens(condition: Any, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "nothing happened"
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.002)
+    return True
 
 
 def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
@@ -132,11 +134,11 @@ def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
     if not children.exists():
         process.kill()
         pytest.skip("this system does not list the children of a process")
-    wait_for(lambda: len(children.read_text().split()) == 2, 30)
+    assert happens(lambda: len(children.read_text().split()) == 2, 30)
     workers = [int(child) for child in children.read_text().split()]
     process.kill()
     process.communicate()
-    wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 5)
+    assert happens(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 5)
 
 
 def test_only_what_is_missing_is_done_again(tmp_path: Path) -> None:
@@ -208,7 +210,7 @@ def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path) -> None:
     with start(code, tmp_path / "toy") as process:
         journal = tmp_path / "toy" / WORK / "journal.jsonl"
         try:
-            wait_for(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= 2, 30)
+            assert happens(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= 2, 30)
             time.sleep(0.2)
             process.send_signal(signal.SIGINT)
             started = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -57,7 +58,8 @@ def test_code_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     servers = {name: request.getfixturevalue(name) for name in (needs[1].split() if needs else ())}
     namespace: dict[str, object] = {"__name__": "__page__", **servers}
     for block in blocks(path, "python", "setup"):
-        exec(compile(block, str(path), "exec"), namespace)
+        exec(compile(block, str(path), "exec"), namespace)  # what a page claims, it asserts
+    assert len(namespace) > len(servers) + 2  # more than was put in, and the builtins
 
 
 @pytest.mark.parametrize("path", PAGES, ids=page_id)
@@ -130,11 +132,12 @@ def test_links_lead_somewhere(path: Path) -> None:
 @pytest.mark.parametrize("path", [*PAGES, ROOT / "CHANGELOG.md"], ids=page_id)
 def test_lists_and_tables_are_set_off(path: Path) -> None:
     """Without an empty line before it, the site shows a list as part of the paragraph."""
-    before = ""
-    for line in plain(path).splitlines():
-        if line.startswith(("- ", "|")) and before and not before.startswith(("- ", "|", "  ", "#")):
-            pytest.fail(f"{path.name}: an empty line is missing before {line!r}")
-        before = line
+    lines = plain(path).splitlines()
+    assert [
+        line
+        for before, line in itertools.pairwise(lines)
+        if line.startswith(("- ", "|")) and before and not before.startswith(("- ", "|", "  ", "#"))
+    ] == []
 
 
 def test_every_page_is_in_the_menu() -> None:

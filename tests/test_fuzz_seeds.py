@@ -80,14 +80,13 @@ def records_of(content: bytes) -> list[bytes]:
     return records
 
 
-def decode(codec: ps.Codec | ps.SequenceCodec, records: list[bytes]) -> None:
-    """Decodes in every way, and what is decoded comes back when it is encoded."""
+def decodes_alike(codec: ps.Codec | ps.SequenceCodec, records: list[bytes]) -> bool:
+    """Whether records that decode together decode one by one too, and come back when they are encoded."""
     batch = attempt(codec.decode, records)
-    for record in records:
-        attempt(codec.decode_example, record)
-    if batch is not None and records:
-        again = codec.decode(codec.encode(batch))
-        assert repr(again) == repr(batch)
+    singles = [attempt(codec.decode_example, record) for record in records]
+    if batch is None or not records:
+        return True
+    return None not in singles and repr(codec.decode(codec.encode(batch))) == repr(batch)
 
 
 def test_seeds_are_there() -> None:
@@ -143,15 +142,15 @@ def test_array_record_files(seed: Path, tmp_path: Path) -> None:
 def test_examples(seed: Path) -> None:
     records = records_of(seed.read_bytes()[1:])
     for schema in SCHEMAS:
-        decode(ps.Codec(schema), records)
+        assert decodes_alike(ps.Codec(schema), records)
 
 
 @seeds("sequence_decode")
 def test_sequences(seed: Path) -> None:
     records = records_of(seed.read_bytes()[2:])
     for schema in SCHEMAS[:9]:
-        decode(ps.SequenceCodec({}, schema), records)
-        decode(ps.SequenceCodec(schema, {"z": "int64?"}), records)
+        assert decodes_alike(ps.SequenceCodec({}, schema), records)
+        assert decodes_alike(ps.SequenceCodec(schema, {"z": "int64?"}), records)
 
 
 @seeds("index_file")

@@ -73,6 +73,12 @@ def test_the_base_install_works_by_itself(clean_python: Path, tmp_path: Path) ->
     assert "verify" in run(clean_python.parent / "penstock", "--help", cwd=tmp_path)
 
 
+def test_the_wheel_carries_the_notices_of_what_is_in_it(clean_python: Path) -> None:
+    (said,) = clean_python.parent.parent.rglob("penstock-*.dist-info/licenses/THIRD-PARTY-LICENSES")
+    assert "based in part on the work of the Independent JPEG Group" in said.read_text()
+    assert "Redistributions in binary form must reproduce" in said.read_text()
+
+
 def test_the_base_install_needs_numpy_and_the_command_line_only() -> None:
     base = [line for line in requires("penstock") or [] if "extra ==" not in line]
     assert sorted(line.split(">=")[0] for line in base) == ["click", "numpy", "rich"]

@@ -202,7 +202,7 @@ def test_notation_rejects_or_keeps(text: str) -> None:
     ids=short,
 )  # fmt: skip
 def test_notation_that_is_none(text: Any) -> None:
-    message(Field.parse, text)
+    assert "expected" in message(Field.parse, text)
 
 
 # Fields
@@ -427,7 +427,7 @@ def deep_list(depth: int) -> list[Any]:
     ids=short,
 )  # fmt: skip
 def test_json_that_is_no_schema(data: Any) -> None:
-    message(Schema.from_json, data)
+    assert "expected" in message(Schema.from_json, data)
 
 
 JSON = st.recursive(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-from tests.tfds_cases import CASES, F, as_plain, picture, png, prepare, tensor
+from tests.tfds_cases import CASES, F, Sized, as_plain, picture, png, prepare, tensor
 
 import penstock as ps
 
@@ -67,20 +67,6 @@ def test_the_result_is_what_the_builder_would_have_prepared(tmp_path: Path) -> N
 
 
 def test_configs_keep_their_place(tmp_path: Path) -> None:
-    class Sized(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-        VERSION = tfds.core.Version("1.0.0")
-        BUILDER_CONFIGS = (tfds.core.BuilderConfig(name="small"), tfds.core.BuilderConfig(name="large"))
-
-        def _info(self) -> Any:
-            return tfds.core.DatasetInfo(builder=self, features=F.FeaturesDict({"x": F.Text()}))
-
-        def _split_generators(self, dl_manager: Any) -> Any:
-            return [tfds.core.SplitGenerator(name="train", gen_kwargs={"count": 2})]  # as it used to be written
-
-        def _generate_examples(self, count: int) -> Any:
-            for n in range(count):
-                yield n, {"x": f"{self.builder_config.name} {n}"}
-
     builder = Sized(data_dir=tmp_path, config="large")
     ps.build(ps.tfds(builder), builder.data_dir, order="source")
     loaded = tfds.load("sized/large", split="train", data_dir=tmp_path)

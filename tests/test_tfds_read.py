@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from tests.tfds_cases import CASES, F, as_plain, picture, plain_tensors, png, prepare, tensor
+from tests.tfds_cases import CASES, F, Sized, as_plain, picture, plain_tensors, png, prepare, tensor
 
 import penstock as ps
 
@@ -151,23 +151,10 @@ def test_a_name_finds_the_highest_version(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_configs(tmp_path: Path) -> None:
-    class Sized(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-        VERSION = tfds.core.Version("1.0.0")
-        BUILDER_CONFIGS = (tfds.core.BuilderConfig(name="small"), tfds.core.BuilderConfig(name="large"))
-
-        def _info(self) -> Any:
-            return tfds.core.DatasetInfo(builder=self, features=F.FeaturesDict({"x": F.Text()}))
-
-        def _split_generators(self, dl_manager: Any) -> Any:
-            return {"train": self._generate_examples()}
-
-        def _generate_examples(self) -> Any:
-            yield 0, {"x": self.builder_config.name}
-
     for config in ("large", "small"):
         Sized(data_dir=tmp_path, config=config).download_and_prepare()
-    assert ps.load("tfds:sized/large", data_dir=tmp_path)["train"][0] == {"x": "large"}
-    assert ps.load("tfds:sized", data_dir=tmp_path)["train"][0] == {"x": "small"}
+    for name, config in {"tfds:sized/large": "large", "tfds:sized": "small"}.items():
+        assert {e["x"] for e in ps.load(name, data_dir=tmp_path)["train"]} == {f"{config} 0", f"{config} 1"}
     (tmp_path / "sized" / ".config" / "metadata.json").unlink()
     with pytest.raises(ps.NotFoundError, match=r"expected one config, got large, small .* Say which: tfds:sized/large"):
         ps.load("tfds:sized", data_dir=tmp_path)

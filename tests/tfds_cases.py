@@ -170,6 +170,23 @@ def prepare(folder: Any, features: Any, examples: dict[str, Any], *, name: str =
     return builder
 
 
+class Sized(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    """A builder of two configs."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS = (tfds.core.BuilderConfig(name="small"), tfds.core.BuilderConfig(name="large"))
+
+    def _info(self) -> Any:
+        return tfds.core.DatasetInfo(builder=self, features=F.FeaturesDict({"x": F.Text()}))
+
+    def _split_generators(self, dl_manager: Any) -> Any:
+        return [tfds.core.SplitGenerator(name="train", gen_kwargs={"count": 2})]  # as it used to be written
+
+    def _generate_examples(self, count: int) -> Any:
+        for n in range(count):
+            yield n, {"x": f"{self.builder_config.name} {n}"}
+
+
 def plain_tensors(value: Any) -> Any:
     """An example of TensorFlow's as NumPy has it, ragged values as lists."""
     if isinstance(value, dict):
