@@ -23,7 +23,7 @@ class AIStore(Server):
     def __init__(self) -> None:
         self._program = compiled("aisnode")
         super().__init__()
-
+        self.targets: list[int] = []  # the ports that clients are sent on to
         self._buckets = 0
 
     @property
@@ -38,6 +38,7 @@ class AIStore(Server):
         self._node("proxy", "proxy", ports[:3], 0)
         for number in range(1, TARGETS + 1):
             self._node("target", f"target{number}", ports[3 * number :][:3], number)
+            self.targets.append(ports[3 * number])
 
     def new_bucket(self) -> str:
         """The URL of a bucket that nobody else uses."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import socket
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -90,10 +91,14 @@ class _Connection:
 
 
 class FaultProxy:
-    """Listens on a port of its own, and passes on what comes to that of a server."""
+    """Listens on a port of its own, and passes on what comes to that of a server.
 
-    def __init__(self, target: int) -> None:
+    instead  ports by those that stand in their place where an answer sends a client on
+    """
+
+    def __init__(self, target: int, instead: Mapping[int, int] | None = None) -> None:
         self.target = target
+        self._instead = {b":%d/" % port: b":%d/" % other for port, other in (instead or {}).items()}
         self.requests: list[str] = []  # the paths that were asked for
         self.answered = 0  # bytes of answers that have passed, headers included
         self._orders: list[_Order] = []
@@ -193,6 +198,8 @@ class FaultProxy:
             while data := connection.server.recv(_PIECE):
                 exchange = connection.exchange
                 fault = exchange.fault
+                for port, other in self._instead.items():
+                    data = data.replace(port, other)
                 if isinstance(fault, Delay) and not exchange.passed:
                     self._ended.wait(fault.seconds)
                 if isinstance(fault, Corrupt):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 from services import AIStore, FaultProxy
-from services.faults import Answer, Cut, Stall
+from services.faults import Answer, Corrupt, Cut, Stall
 from tests.tar_cases import write_tar
 
 import penstock as ps
-from penstock import NotFoundError, SchemaError, StorageError
+from penstock import CorruptionError, NotFoundError, SchemaError, StorageError
 from penstock.storage import ais as ais_module
 from penstock.storage import expand, open_store
 from penstock.storage.ais import AISStore
@@ -146,6 +147,36 @@ def test_what_does_not_pass_is_not_tried_again(store: AISStore, faults: FaultPro
         store.read("a")
 
 
+def test_bytes_that_changed_on_the_way_never_reach_an_example(
+    ais: str, ais_server: AIStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"{ais}/data/numbers"
+    ps.build([{"number": number, "text": f"{number:0200}"} for number in range(200)], url, shards=2, workers=1)
+    with ExitStack() as stack:
+        targets = {port: stack.enter_context(FaultProxy(port)) for port in ais_server.targets}
+        others = {port: proxy.port for port, proxy in targets.items()}
+        proxy = stack.enter_context(FaultProxy(ais_server.port, instead=others))
+        monkeypatch.setenv("AIS_ENDPOINT", proxy.endpoint)
+
+        def spoil(at: int, times: int | None) -> None:
+            for target in targets.values():
+                target.heal()
+                target.spoil(Corrupt(at), times=times, path="train.tfrecord-00001-of-00002")
+
+        split = ps.load(url, cache=tmp_path / "a")["train"]
+        spoil(3000, 2)  # of one shard's answers: its index, and itself
+        assert sorted(number for batch in split.batch(20) for number in batch["number"].tolist()) == list(range(200))
+        assert all(any("numbers" in path for path in target.requests) for target in targets.values())
+        spoil(3000, None)
+        with pytest.raises(CorruptionError, match=rf"expected CRC-32C .* in 3 attempts.*{url}"):
+            list(ps.load(url, cache=tmp_path / "b")["train"].batch(20))
+        single = ps.load(url, cache=tmp_path / "c")["train"]
+        assert single[150]["text"] == split[150]["text"], "its index is sound, and is here now"
+        spoil(100, None)
+        with pytest.raises(CorruptionError, match=r"numbers-train\.tfrecord-00001-of-00002"):
+            single[170]
+
+
 # In the cluster
 
 
@@ -204,6 +235,25 @@ def test_a_transform_is_asked_of_the_cluster(ais: str, store: AISStore) -> None:
         ps.ais.transformed("s3://bucket/a.tar", etl="resize")
     with pytest.raises(SchemaError, match="expected the name of an ETL"):
         ps.ais.transformed(f"{ais}/a.tar", etl="a/b")
+
+
+def test_a_url_may_say_where_the_cluster_is(
+    ais: str, ais_server: AIStore, store: AISStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.publish("folder/a", BODY)
+    monkeypatch.delenv("AIS_ENDPOINT")
+    url = ps.ais.at(f"{ais}/folder/a", ais_server.endpoint)
+    assert expand(url) == [url]
+    assert expand(ps.ais.at(f"{ais}/folder/?", ais_server.endpoint)) == [url]
+    other, name = open_store(url)
+    assert other.read(name, 10, 10) == BODY[10:20]
+    transformed, name = open_store(ps.ais.transformed(url, etl="resize"))
+    with pytest.raises(StorageError, match="resize"):
+        transformed.read(name)
+    with pytest.raises(SchemaError, match="expected the address of an AIStore, as in http://localhost:8080"):
+        ps.ais.at(ais, "localhost")
+    with pytest.raises(SchemaError, match="expected the option etl or endpoint, got 'elt'"):
+        open_store(f"{ais}?elt=resize/a")
 
 
 def test_a_fork_reads_on(store: AISStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from services import AIStore, FaultProxy
 from tests.tar_cases import write_tar
 
 from penstock import SchemaError, StorageError
@@ -88,6 +90,27 @@ def test_the_three_documented_examples(where: tuple[str, str], tmp_path: Path) -
         record_to_pair=lambda r: (resize(convert(decode(r["jpg"]), tf.float32), (224, 224)), r["cls"]),
     ).shuffle().batch(BATCH_SIZE)  # fmt: skip
     assert sorted(labels(train_dataset)) == list(range(12))
+
+
+def test_each_proxy_has_its_own_bucket(
+    ais_server: AIStore, ais: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two addresses in one process, neither of them that of the environment."""
+    for shard in range(2):
+        path = write_tar(tmp_path / f"train-{shard}.tar", [("a.cls", b"%d" % shard), ("a.jpg", photo(shard))])
+        store, name = open_store(f"{ais}/{path.name}")
+        store.send(path, name)
+    monkeypatch.setenv("AIS_ENDPOINT", "http://127.0.0.1:9")  # where nobody listens
+    with FaultProxy(ais_server.port) as first, FaultProxy(ais_server.port) as second:
+        datasets = [AisDataset(ais.removeprefix("ais://"), proxy.endpoint) for proxy in (first, second)]
+        found = [dataset.load_from_tar(f"train-{shard}.tar") for shard, dataset in enumerate(datasets)]
+        assert [labels(pairs.batch(1)) for pairs in found] == [[0], [1]]
+        for shard, proxy in enumerate((first, second)):
+            assert any(f"train-{shard}.tar" in path for path in proxy.requests)
+            assert not any(f"train-{1 - shard}.tar" in path for path in proxy.requests)
+        datasets[0].load_from_tar("train-*.tar", path=tmp_path / "train.record")
+        assert sum(1 for _ in tf.data.TFRecordDataset(str(tmp_path / "train.record"))) == 2
+    assert os.environ["AIS_ENDPOINT"] == "http://127.0.0.1:9"
 
 
 def test_a_model_is_fitted(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """A public name, from the module that it lives in."""
-    if name == "ais":  # a room of its own: ais.shuffle, ais.transformed
+    if name == "ais":  # a room of its own: ais.shuffle, ais.transformed, ais.at
         return import_module(".ais", __name__)
     if name not in _MODULES:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from .errors import NotFoundError, SchemaError, StorageError
 from .storage import expand, open_store
-from .storage.ais import AISStore
+from .storage.ais import AISStore, option
 
 MOST_SHARDS = 10_000
 
@@ -45,6 +45,8 @@ def shuffle(
         raise SchemaError(f'expected order "shuffle" or "key", got {order!r}', "shuffle")
     store, name, extension = _tars(source)
     other, pattern, suffix = _tars(destination)
+    if store.client is not other.client:
+        raise SchemaError(f"expected tars of one cluster, got those of another at {destination}", source)
     match = _OPEN.search(pattern)
     if match is None:
         hint = 'Say it as in "ais://photos/shuffled-{0000..}.tar"'
@@ -80,12 +82,19 @@ def transformed(url: str, etl: str) -> str:
     The ETL has to be there: AIStore runs it beside its targets, on Kubernetes. What it makes has no ranges, so objects
     are read as a whole.
     """
-    root, slash, name = url.removeprefix("ais://").partition("/")
-    if not url.startswith("ais://") or not name or "?" in root:
-        raise SchemaError("expected objects of an AIStore, as in ais://bucket/train-{0..7}.tar", url)
     if not re.fullmatch(r"[\w.-]+", etl):
         raise SchemaError(f"expected the name of an ETL, got {etl!r}", url)
-    return f"ais://{root}?etl={etl}{slash}{name}"
+    return option(url, "etl", etl)
+
+
+def at(url: str, endpoint: str) -> str:
+    """The URL, or pattern of URLs, of objects of the cluster at an address, whatever AIS_ENDPOINT says.
+
+    load(at("ais://photos/train-{0..146}.tar", "http://other:8080"))
+    """
+    if not re.fullmatch(r"https?://[^/?#]+/?", endpoint):
+        raise SchemaError(f"expected the address of an AIStore, as in http://localhost:8080, got {endpoint!r}", url)
+    return option(url, "endpoint", endpoint.rstrip("/"))
 
 
 def _tars(url: str) -> tuple[AISStore, str, str]:

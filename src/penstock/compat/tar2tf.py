@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ais import at
 from ..build.run import build
 from ..errors import SchemaError
 from ..image import Image
@@ -43,8 +44,7 @@ class AisDataset:
         if os.path.isdir(proxy) or (is_url(proxy) and not proxy.startswith("http")):
             self.root = f"{proxy}/{bucket}".rstrip("/")
         else:
-            os.environ["AIS_ENDPOINT"] = proxy if "://" in proxy else f"http://{proxy}"
-            self.root = f"ais://{bucket}"
+            self.root = at(f"ais://{bucket}", proxy if "://" in proxy else f"http://{proxy}")
 
     def load_from_tar(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from ..manifest import MANIFEST, WORK, Manifest, ShardEntry, index_file, read_ma
 from ..records.formats import FORMATS
 from ..records.tar import Rule
 from ..schema import Schema
-from ..storage import is_url, join_url
+from ..storage import is_glob, is_url, join_url
 from ..storage.cache import Cache, RemoteFile
 from ..tfds.directory import INFO, Prepared, find_dataset, is_tfds_name, read_prepared
 from .remote import Remote
@@ -134,7 +133,7 @@ def files_without_manifest(directory: Path) -> dict[str, int | None]:
 
 def names_files(url: str) -> bool:
     """Whether a URL stands for files of records, and not for the folder of a dataset."""
-    return glob.has_magic(url) or "{" in url or os.path.splitext(url)[1].lower() in FILE_SUFFIXES
+    return is_glob(url) or "{" in url or os.path.splitext(url)[1].lower() in FILE_SUFFIXES
 
 
 def open_manifest(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .local import publish, read_json, sync_folder
-from .patterns import MOST_FILES, expand
+from .patterns import MOST_FILES, expand, is_glob
 from .store import SCHEMES, STORE_VARIABLES, Entry, Store, is_url, join_url, open_store, split_url, url_name
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Entry",
     "Store",
     "expand",
+    "is_glob",
     "is_url",
     "join_url",
     "open_store",

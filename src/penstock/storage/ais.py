@@ -1,4 +1,4 @@
-"""AIStore, through its SDK. AIS_ENDPOINT says where the cluster is.
+"""AIStore, through its SDK. AIS_ENDPOINT says where the cluster is, unless the URL does.
 
 The SDK by itself retries for half a minute and more without a word. Here it tries once, and what may pass is tried
 again by us, up to a deadline. AIStore answers a ranged read with the status 200: that it is the right one is checked.
@@ -15,8 +15,9 @@ from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl, quote
 
-from ..errors import MissingDependencyError, NotFoundError, StorageError
+from ..errors import MissingDependencyError, NotFoundError, SchemaError, StorageError
 from .ranges import PIECE, ShortError, cut_out, joined, replaced
 from .store import Entry
 
@@ -32,21 +33,25 @@ Result = TypeVar("Result")
 class AISStore:
     """A bucket of an AIStore: see `Store`.
 
-    url  "ais://bucket", or "ais://bucket?etl=name": then the cluster transforms what is read, see `penstock.ais`
+    url  "ais://bucket", and what is not as usual: "ais://bucket?etl=name", "ais://bucket?endpoint=..."; see `option`
     """
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.bucket, _, transform = url.removeprefix("ais://").partition("?etl=")
-        self.etl = transform or None
+        self.bucket, _, said = url.removeprefix("ais://").partition("?")
+        options = dict(parse_qsl(said, strict_parsing=True)) if said else {}
+        self.etl = options.pop("etl", None)
+        self._endpoint = options.pop("endpoint", None)
+        for name in options:
+            raise SchemaError(f"expected the option etl or endpoint, got {name!r}", url)
 
     def __repr__(self) -> str:
         return f"AISStore({self.url!r})"
 
     @property
     def client(self) -> Any:
-        """The SDK's client of the cluster that AIS_ENDPOINT names. It has connections of its own in each process."""
-        endpoint = os.environ.get("AIS_ENDPOINT", "")
+        """The SDK's client of the cluster, which has connections of its own in each process."""
+        endpoint = self._endpoint or os.environ.get("AIS_ENDPOINT", "")
         if not endpoint:
             hint = "Set it to that of its proxy, as in http://localhost:8080"
             raise StorageError(f"expected the address of an AIStore in AIS_ENDPOINT, got none - at {self.url}. {hint}")
@@ -188,6 +193,18 @@ class AISStore:
                 raise StorageError(f"{problem} - at {where}. Look whether {client._request_client.base_url} is up")
             time.sleep(pause * (0.5 + random.random()))
             pause = min(2 * pause, 5.0)
+
+
+def option(url: str, name: str, value: str) -> str:
+    """A URL, or a pattern of URLs, of an AIStore with one more option for its bucket.
+
+    etl       an ETL of the cluster transforms what is read
+    endpoint  where the cluster is, whatever AIS_ENDPOINT says
+    """
+    root, slash, rest = url.removeprefix("ais://").partition("/")
+    if not url.startswith("ais://") or not root or f"{name}=" in root:
+        raise SchemaError("expected objects of an AIStore, as in ais://bucket/train-{0..7}.tar", url)
+    return f"ais://{root}{'&' if '?' in root else '?'}{name}={quote(value, safe='')}{slash}{rest}"
 
 
 @lru_cache

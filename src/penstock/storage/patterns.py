@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from ..errors import StorageError
-from .store import is_url, open_store
+from .store import is_url, open_store, split_url
 
 MOST_FILES = 1_000_000  # that one pattern may name
 
@@ -31,7 +31,7 @@ def expand(pattern: str | os.PathLike[str]) -> list[str]:
         return [text]
     found: list[str] = []
     for name in _ranges(text):
-        if not glob.has_magic(name):
+        if not is_glob(name):
             if name != text and not remote and not os.path.exists(name):
                 raise StorageError(f"expected every file of the range to be there, got no {name} - at {text}")
             found.append(name)
@@ -45,6 +45,11 @@ def expand(pattern: str | os.PathLike[str]) -> list[str]:
         if len(found) > MOST_FILES:
             raise StorageError(f"expected at most {MOST_FILES} files, got more - at {text}")
     return found
+
+
+def is_glob(path: str) -> bool:
+    """Whether a path, or what a URL names in its store, has characters that stand for others."""
+    return glob.has_magic(split_url(path)[1] if is_url(path) else path)
 
 
 def _files(pattern: str) -> list[str]:
