@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
@@ -18,8 +18,17 @@ from .options import given_to
 
 SomeExample = TypeVar("SomeExample", bound="Example")
 
-TYPES = {8: "bool", 5: "int32", 3: "int64", 2: "float32", 9: "str"}
-ARRAYS = {12: "float32", 121: "int32"}
+# By the numbers of its types. Arrays are bytes; their shape, where it is not that of a vector, stands beside them.
+FIELDS = {
+    8: Field(dtype="bool"),
+    5: Field(dtype="int32"),
+    3: Field(dtype="int64"),
+    2: Field(dtype="float32"),
+    9: Field(dtype="str"),
+    12: Field(dtype="float32", shape=(None,), encoding="bytes"),
+    121: Field(dtype="int32", shape=(None,), encoding="bytes"),
+}
+SHAPE = Field(dtype="int64", shape=(None,), optional=True)
 
 
 class IgnoreExampleException(Exception):  # noqa: N818  # the name that TFRecorder gave it
@@ -34,9 +43,21 @@ class Recorded(property):
 
 def tfrecordable(dtype: int) -> type[Recorded]:
     """Decorates what is stored, as `property` does: `@tfrecordable(dtype=Example.Field.TYPE_INT32)`."""
-    if dtype not in TYPES and dtype not in ARRAYS:
+    if dtype not in FIELDS:
         raise TypeError(f"expected one of Example.Field.TYPE_..., got {dtype!r} - at tfrecordable")
     return type("Recorded", (Recorded,), {"dtype": dtype})
+
+
+def schema_of(types: Mapping[str, int]) -> Schema:
+    """What records hold, by the numbers of its types: arrays are flat."""
+    return Schema({name: FIELDS[dtype] for name, dtype in types.items()})
+
+
+@cache
+def codec_of(schema: Schema) -> Codec:
+    """What makes records: of each array, the shape too."""
+    shapes = {f"{field.name}/shape": SHAPE for field in schema.leaves() if field.shape}
+    return Codec(Schema({**schema, **shapes}))
 
 
 class Example:
@@ -89,17 +110,11 @@ class Example:
         with open(filepath, newline="", encoding="utf-8-sig") as file:
             return [cls.from_csv_row(row, **given) for row in csv.reader(file) if row]
 
-    # What is stored
-
     @classmethod
     def get_tfrecordable_ordered_dict(cls) -> dict[str, int]:
         """The dtypes of what is stored, in the order of declaration; a parent's come first, and stay its own."""
-        found: dict[str, int] = {}
-        for parent in reversed(cls.__mro__):
-            for name, value in vars(parent).items():
-                if isinstance(value, Recorded):
-                    found[name] = value.dtype
-        return found
+        declared = (item for parent in reversed(cls.__mro__) for item in vars(parent).items())
+        return {name: value.dtype for name, value in declared if isinstance(value, Recorded)}
 
     @classmethod
     def get_tfrecordable_attribute_names(cls) -> list[str]:
@@ -109,62 +124,40 @@ class Example:
     @classmethod
     def schema(cls) -> Schema:
         """What the records hold, for `ps.load`: arrays are flat."""
-        fields = cls.get_tfrecordable_ordered_dict().items()
-        plain = {name: Field(dtype=TYPES[dtype]) for name, dtype in fields if dtype in TYPES}
-        flat = {name: ARRAYS[dtype] for name, dtype in fields if dtype in ARRAYS}
-        arrays = {name: Field(dtype=dtype, shape=(None,), encoding="bytes") for name, dtype in flat.items()}
-        return Schema({name: {**plain, **arrays}[name] for name, _ in fields})
+        return schema_of(cls.get_tfrecordable_ordered_dict())
 
     def serialize_to_string(self) -> bytes:
         """The record: a serialized tf.Example."""
-        fields = self.get_tfrecordable_ordered_dict()
-        if not fields:
-            kind = type(self).__name__
+        kind, schema = type(self).__name__, self.schema()
+        if not schema:
             raise SchemaError("expected something to store, got nothing", kind, "Decorate it with @tfrecordable")
-        values: dict[str, Any] = {}
-        for name, dtype in fields.items():
-            value = getattr(self, name)
-            if dtype in ARRAYS:
-                array = self._checked(name, ARRAYS[dtype], value)
-                values[name] = array.tobytes()
-                values[f"{name}/shape"] = None if array.ndim == 1 else np.array(array.shape, np.int64)
-            else:
-                values[name] = value
+        values = {name: getattr(self, name) for name in schema}
+        for field in schema.leaves():
+            if field.shape:
+                array = _checked(values[field.name], field, f"{kind}.{field.name}")
+                values[field.name] = array.reshape(-1)
+                values[f"{field.name}/shape"] = None if array.ndim == 1 else np.array(array.shape, np.int64)
         try:
-            return bytes(_codec(tuple(fields.items())).encode_examples([values])[0])
+            return bytes(codec_of(schema).encode_examples([values])[0])
         except SchemaError as error:
-            raise TypeError(str(error).replace("[0].", f"{type(self).__name__}.", 1)) from None
-
-    def array_ranks(self) -> dict[str, int]:
-        """How many dimensions its arrays have."""
-        fields = self.get_tfrecordable_ordered_dict().items()
-        return {name: np.ndim(getattr(self, name)) for name, dtype in fields if dtype in ARRAYS}
+            raise TypeError(str(error).replace("[0].", f"{kind}.", 1)) from None
 
     def get_byte_size(self) -> int:
         """The size of the record."""
         return len(self.serialize_to_string())
-
-    def _checked(self, name: str, dtype: str, value: Any) -> np.ndarray[Any, Any]:
-        if isinstance(value, np.ndarray) and value.dtype == dtype:
-            return value
-        got = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
-        hint = f"Cast it in load(): array.astype(np.{dtype})" if isinstance(value, np.ndarray) else "Set it in load()"
-        raise TypeError(f"expected an array of {dtype}, got {got} - at {type(self).__name__}.{name}. {hint}")
 
     @classmethod
     def parse_from_string(cls, serialized_examples: Any) -> tuple[Any, ...]:
         """The tensors of a record, in the order of declaration."""
         from .dataset import parse
 
-        return parse(serialized_examples, cls.get_tfrecordable_ordered_dict())
+        return parse(serialized_examples, cls.schema())
 
 
-@cache
-def _codec(fields: tuple[tuple[str, int], ...]) -> Codec:
-    """Arrays are bytes, as TFRecorder stores them. Their shape, where it is not that of a vector, stands beside."""
-    stored: dict[str, Field] = {}
-    for name, dtype in fields:
-        stored[name] = Field(dtype=TYPES.get(dtype, "bytes"))
-        if dtype in ARRAYS:
-            stored[f"{name}/shape"] = Field(dtype="int64", shape=(None,), optional=True)
-    return Codec(Schema(stored))
+def _checked(value: Any, field: Field, where: str) -> np.ndarray[Any, Any]:
+    if isinstance(value, np.ndarray) and value.dtype == field.dtype:
+        return value
+    got, hint = type(value).__name__, "Set it in load()"
+    if isinstance(value, np.ndarray):
+        got, hint = f"an array of {value.dtype}", f"Cast it in load(): array.astype(np.{field.dtype})"
+    raise TypeError(f"expected an array of {field.dtype}, got {got} - at {where}. {hint}")

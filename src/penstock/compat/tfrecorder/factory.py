@@ -71,7 +71,7 @@ def generate_and_save_tfrecords_files_for_examples_file(
 ) -> int:
     """The examples of a CSV file into one folder."""
     examples = _listed(example_class, examples_filepath, options)
-    return int(generate_and_save_tfrecords_files_for_examples(save_directory_path, examples, **options))
+    return generate_and_save_tfrecords_files_for_examples(save_directory_path, examples, **options)
 
 
 @_any_spelling
@@ -89,7 +89,7 @@ def generate_and_save_train_eval_test_tfrecords_files(
     )
     said = {"class": example_class, "filepath": examples_filepath, "ratio": examples_train_eval_test_ratio}
     write_config(Path(save_directory_path) / CONFIG, said, options, counts)
-    return dict(counts)
+    return counts
 
 
 @_any_spelling
@@ -108,7 +108,7 @@ def generate_and_save_train_eval_test_tfrecords_files_for_examples(
         random.Random(examples_shuffle_seed).shuffle(shuffled)
     train, evaluation, test = split_examples_list(shuffled, examples_train_eval_test_ratio)
     parts = {"train": train, "eval": evaluation} | ({"test": test} if test else {})
-    return dict(generate_and_save_tfrecords_files_for_examples_dict(save_directory_path, parts, **options))
+    return generate_and_save_tfrecords_files_for_examples_dict(save_directory_path, parts, **options)
 
 
 @_any_spelling
@@ -123,9 +123,8 @@ def generate_and_save_tfrecords_files_for_train_eval_test_examples_files(
     """Each of the CSV files into its folder: train, eval, test."""
     files = {"train": train_examples_filepath, "eval": eval_examples_filepath, "test": test_examples_filepath}
     named = {name: path for name, path in files.items() if path}
-    return dict(
-        generate_and_save_tfrecords_files_for_examples_files_dict(save_directory_path, example_class, named, **options)
-    )
+    save = generate_and_save_tfrecords_files_for_examples_files_dict
+    return save(save_directory_path, example_class, named, **options)
 
 
 @_any_spelling
@@ -137,7 +136,7 @@ def generate_and_save_tfrecords_files_for_examples_files_dict(
 ) -> dict[str, int]:
     """Each of the CSV files into the folder that it is given for."""
     parts = {name: _listed(example_class, path, options) for name, path in examples_filepaths_dict.items()}
-    return dict(generate_and_save_tfrecords_files_for_examples_dict(save_directory_path, parts, **options))
+    return generate_and_save_tfrecords_files_for_examples_dict(save_directory_path, parts, **options)
 
 
 @_any_spelling
