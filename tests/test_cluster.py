@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from services import S3
 from tests.built import contents
@@ -231,6 +232,16 @@ def test_the_how_to_runs_as_written(three: Cluster, store: S3, tmp_path: Path, r
         assert out.strip() == printed.replace(path, place)
     built = [contents(path) for path in (tmp_path / "data/readings", there, tmp_path / "mnt/data/readings")]
     assert built[0] == built[1] == built[2]
+
+
+def test_the_line_for_ray_data_runs_as_written(three: Cluster, tmp_path: Path, root: Path) -> None:
+    page = (root / "docs" / "cluster.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^\| Ray Data \| `(.*?)`", page, re.MULTILINE)
+    ps.build({"x": np.arange(200)}, tmp_path / "toy", shards=4)
+    text = "import sys, ray, penstock as ps\nray.init(logging_level='error')\nsplit = ps.load(sys.argv[1])['train']\n"
+    text += f"print(sorted(row['x'] for row in {line}.take_all()) == list(range(200)))\n"
+    out, errors = three.drive(three.script("data.py", text), str(tmp_path / "toy")).communicate(timeout=120)
+    assert out.split() == ["True"], errors
 
 
 def test_the_command_line(three: Cluster, tmp_path: Path) -> None:

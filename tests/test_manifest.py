@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.errors import CorruptionError, NotFoundError
 from penstock.info import Info
@@ -14,9 +17,12 @@ from penstock.manifest import (
     MANIFEST,
     Manifest,
     ShardEntry,
+    ShardTable,
+    all_shard_files,
     dataset_name,
     read_keys,
     read_manifest,
+    shard_column,
     shard_file,
     shard_pattern,
     write_keys,
@@ -35,6 +41,36 @@ def test_a_manifest_comes_back(tmp_path: Path) -> None:
     write_manifest(tmp_path, TOY)
     assert read_manifest(tmp_path) == TOY
     assert [path.name for path in tmp_path.iterdir()] == [MANIFEST]
+
+
+@given(counts=st.lists(st.integers(0, 9), max_size=30), start=st.integers(-40, 40), stop=st.integers(-40, 40))
+def test_shards_in_columns_are_as_good_as_a_list(counts: list[int], start: int, stop: int) -> None:
+    entries = tuple(
+        ShardEntry(shard_file("toy", "train", "tfrecord", number, len(counts)), *(count, 2 * count, 3), ignored=count)
+        for number, count in enumerate(counts)
+    )
+    plain = replace(TOY, splits={"train": entries})
+    table = Manifest.from_json(json.loads(json.dumps(plain.to_json())), "here").splits["train"]
+    assert isinstance(table, ShardTable)
+    assert table == entries
+    assert entries == table
+    assert len(table) == len(entries)
+    assert [*table] == [*entries]
+    assert table[start:stop] == entries[start:stop]
+    for part in ShardEntry._fields:
+        assert shard_column(table, part) == shard_column(entries, part)
+    if -len(entries) <= start < len(entries):
+        assert table[start] == entries[start]
+    else:
+        with pytest.raises(IndexError):
+            table[start]
+    assert table != (*entries, TOY.splits["train"][0])
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 999, 1000, 1001, 2500, 99_999, 100_001])
+def test_all_names_at_once_are_the_names(count: int) -> None:
+    names = [shard_file("toy", "train", "tfrecord", number, count) for number in range(count)]
+    assert list(all_shard_files("toy", "train", "tfrecord", count)) == names
 
 
 def test_a_directory_without_one_is_no_dataset(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from .errors import CorruptionError, NotFoundError
 from .info import Info
@@ -59,7 +59,55 @@ class ShardEntry(NamedTuple):
     bad: int = 0
 
 
-ShardEntries = dict[str, tuple[ShardEntry, ...]]  # of each split
+class ShardTable(Sequence[ShardEntry]):
+    """The shards of a split as a manifest has them, in columns. An entry is made when it is looked at."""
+
+    def __init__(self, name: str, split: str, format: str, columns: Mapping[str, list[Any]]) -> None:
+        self._named = (name, split, format)
+        self._columns = columns
+        self._count = len(columns["records"])
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> ShardEntry: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[ShardEntry, ...]: ...
+    def __getitem__(self, at: int | slice) -> ShardEntry | tuple[ShardEntry, ...]:
+        if isinstance(at, slice):
+            return tuple(self)[at]
+        number = range(self._count)[at]
+        told = {part: column[number] for part, column in self._columns.items()}
+        return ShardEntry(file=shard_file(*self._named, number, self._count), **told)
+
+    def __iter__(self) -> Iterator[ShardEntry]:
+        return map(ShardEntry._make, zip(*map(self.column, ShardEntry._fields), strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # lists are in it
+
+    def paths(self, folder: str) -> Iterator[str]:
+        """Their files, in a folder."""
+        return all_shard_files(*self._named, self._count, folder)
+
+    def column(self, part: str) -> list[Any]:
+        """What all entries say of one thing."""
+        if part == "file":
+            return list(self.paths(""))
+        if part in self._columns:
+            return self._columns[part]
+        return [ShardEntry._field_defaults[part]] * self._count
+
+
+def shard_column(shards: Sequence[ShardEntry], part: str) -> list[Any]:
+    """What all shards say of one thing."""
+    return shards.column(part) if isinstance(shards, ShardTable) else [getattr(shard, part) for shard in shards]
+
+
+ShardEntries = Mapping[str, Sequence[ShardEntry]]  # of each split
 
 
 @dataclass(frozen=True)
@@ -145,36 +193,27 @@ def _columns(splits: ShardEntries) -> dict[str, dict[str, list[Any]]]:
     """Shards column by column, which is quick to read; their names follow from their numbers."""
     told = {}
     for split, shards in splits.items():
-        columns = {
-            name: list(column) for name, column in zip(ShardEntry._fields, zip(*shards, strict=True), strict=True)
-        }
-        del columns["file"]
+        columns = {name: shard_column(shards, name) for name in ShardEntry._fields[1:]}
         told[split] = {name: column for name, column in columns.items() if name in _NUMBERS or any(column)}
     return told
 
 
 def _from_columns(name: str, format: str, data: Mapping[str, Any]) -> ShardEntries:
     """The shards of `_columns`."""
-    splits: ShardEntries = {}
+    splits = {}
     for split, told in data.items():
-        count = len(told["records"])
-        columns: dict[str, list[Any]] = {
-            "file": [shard_file(name, _checked(_SPLIT, split), format, at, count) for at in range(count)]
-        }
-        for part, default in ShardEntry._field_defaults.items():
-            columns[part] = [default] * count
         unknown = set(told) - set(ShardEntry._fields[1:])
         if unknown:
             raise ValueError(f"shards with {sorted(unknown)}")
-        columns |= told
-        for part in ShardEntry._fields:
-            kind = str if part in ("file", "inputs") else int
-            if len(columns[part]) != count or not set(map(type, columns[part])) <= {kind}:
+        count = len(told["records"])
+        for part in {*_NUMBERS, *told}:
+            kind = str if part == "inputs" else int
+            column = told[part]
+            if type(column) is not list or len(column) != count or not set(map(type, column)) <= {kind}:
                 raise ValueError(f"odd {part} of the shards of {split}")
-            if kind is int and min(columns[part], default=0) < 0:
+            if kind is int and min(column, default=0) < 0:
                 raise ValueError(f"negative {part} of the shards of {split}")
-        rows = zip(*(columns[part] for part in ShardEntry._fields), strict=True)
-        splits[split] = tuple(map(ShardEntry._make, rows))
+        splits[split] = ShardTable(name, _checked(_SPLIT, split), format, dict(told))
     return splits
 
 
@@ -187,9 +226,9 @@ def _check_alternatives(splits: ShardEntries, format: str, alternatives: Mapping
     for name in (format, *alternatives):
         if name not in FORMATS:
             raise ValueError(f"the format {name!r}")
-    counts = {split: [shard.records for shard in shards] for split, shards in splits.items()}
+    counts = {split: shard_column(shards, "records") for split, shards in splits.items()}
     for name, other in alternatives.items():
-        if name == format or {split: [shard.records for shard in shards] for split, shards in other.items()} != counts:
+        if name == format or {split: shard_column(shards, "records") for split, shards in other.items()} != counts:
             raise ValueError(f"other records in {name}")
 
 
@@ -246,6 +285,15 @@ def shard_file(name: str, split: str, suffix: str, number: int, count: int) -> s
     """The name of a shard, as TFDS has it."""
     digits = max(5, len(str(count)))
     return f"{name}-{split}.{suffix}-{number:0{digits}}-of-{count:0{digits}}"
+
+
+def all_shard_files(name: str, split: str, suffix: str, count: int, folder: str = "") -> Iterator[str]:
+    """The names of all shards of a split, or their paths: a thousand at a time, for there may be many thousands."""
+    digits = max(5, len(str(count)))
+    ends = [f"{number:03}-of-{count:0{digits}}" for number in range(min(count, 1000))]
+    for first in range(0, count, 1000):
+        begin = f"{folder}{name}-{split}.{suffix}-{first // 1000:0{digits - 3}}"
+        yield from [begin + end for end in ends[: count - first]]
 
 
 def shard_pattern(name: str) -> re.Pattern[str]:

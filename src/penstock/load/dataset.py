@@ -15,8 +15,9 @@ from ..errors import SchemaError
 from ..schema import Schema
 from ..storage.cache import Cache
 from .decoding import check_decode
-from .opening import Opened, PathLike, ShardFile, open_dataset
+from .opening import Opened, PathLike, open_dataset
 from .recipe import Part, Recipe, fetcher_of, shards_of
+from .shard_files import JoinedFiles, ShardFiles
 from .slices import resolve
 from .split import Split
 
@@ -70,7 +71,7 @@ class Dataset(Mapping[str, Split]):
         self._opened = opened
         self.decode = decode
         self.on_error = on_error
-        starts = itertools.accumulate((sum(f.records for f in files) for files in opened.splits.values()), initial=0)
+        starts = itertools.accumulate((sum(files.records) for files in opened.splits.values()), initial=0)
         self._starts = dict(zip(opened.splits, starts, strict=False))
 
     @property
@@ -97,7 +98,7 @@ class Dataset(Mapping[str, Split]):
         if not isinstance(expression, str):
             hint = "Take a split first: ds['train'][5]"
             raise KeyError(f"expected the name of a split, got {type(expression).__name__}. {hint}")
-        lengths = {split: [file.records for file in files] for split, files in self._opened.splits.items()}
+        lengths = {split: files.records for split, files in self._opened.splits.items()}
         spans = [(self._starts[name] + a, self._starts[name] + b) for name, a, b in resolve(expression, lengths)]
         return Split(Recipe(Part(self, tuple(spans)), decode=self.decode), expression)
 
@@ -139,9 +140,9 @@ class Dataset(Mapping[str, Split]):
         """What it is, plain: name, path, splits with their sizes, schema, and what its build or TFDS said."""
         splits = {
             split: {
-                "examples": sum(file.records for file in files),
+                "examples": sum(files.records),
                 "shards": len(files),
-                "bytes": sum(file.bytes for file in files),
+                "bytes": sum(files.sizes),
             }
             for split, files in self._opened.splits.items()
         }
@@ -160,9 +161,9 @@ class Dataset(Mapping[str, Split]):
         return told
 
     @cached_property
-    def files(self) -> tuple[ShardFile, ...]:
+    def files(self) -> ShardFiles:
         """All shards, split by split: examples are numbered through them."""
-        return tuple(itertools.chain.from_iterable(self._opened.splits.values()))
+        return JoinedFiles(self._opened.splits.values())
 
     @cached_property
     def shards(self) -> Shards:

@@ -12,6 +12,7 @@ from ..schema import Schema
 from ..storage import read_json
 from .files import indexed
 from .opening import MAPPING, Opened, PathLike
+from .shard_files import ShardFiles
 
 SHARDS = "shard_info.json"
 MOST_BYTES = 64 << 20
@@ -22,7 +23,7 @@ _DTYPES = {"int": "int64", "float": "float32", "string": "str"}
 def open_exported(directory: Path, schema: Schema | None, cache: PathLike | None) -> Opened:
     """The dataset of a directory. The shards themselves tell how many records they have: Datum's counts may be old."""
     files = exported_files(directory)
-    splits = {split: tuple(indexed(file, cache) for file in files[split]) for split in sorted(files)}
+    splits = {split: ShardFiles(indexed(file, cache) for file in files[split]) for split in sorted(files)}
     return Opened(directory, dataset_name(directory), schema or read_mapping(directory / MAPPING), splits)
 
 

@@ -12,7 +12,7 @@ from .._core import Index, crc32c
 from ..errors import CorruptionError, PenstockError, StorageError
 from ..records.index import SUFFIX
 from ..storage import open_store
-from .opening import ShardFile
+from .shard_files import ShardFile
 
 THREADS = 4  # shards that come at a time
 ATTEMPTS = 10  # to put a small file where others make room

@@ -23,7 +23,8 @@ from ..sources.listed import split_order
 from ..sources.record_files import files_of, format_named, inferred_schema, split_name
 from ..sources.tar import split_of
 from ..tfds.directory import INFO
-from .opening import MAPPING, Opened, PathLike, ShardFile
+from .opening import MAPPING, Opened, PathLike
+from .shard_files import ShardFile, ShardFiles
 
 _MOST_NAMED = 5  # datasets, where there are some below a folder that is none
 _TFDS_NAME = re.compile(r"([A-Za-z]\w*)-([\w-]+)\.(?:tfrecord|array_record)-\d{5,}-of-\d{5,}")
@@ -73,7 +74,7 @@ def open_files(
         opened = {file: replace(shard, rules=rules) for file, shard in opened.items()}
     else:
         known = schema or inferred_schema(files)
-    ordered = {split: tuple(opened[file] for file in splits[split]) for split in sorted(splits, key=split_order)}
+    ordered = {split: ShardFiles(opened[file] for file in splits[split]) for split in sorted(splits, key=split_order)}
     return Opened(path, dataset_name(path), known, ordered)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 from ..errors import CorruptionError, PenstockError, SchemaError
 from ..manifest import KEYS_SUFFIX, read_keys
-from .opening import ShardFile
+from .shard_files import ShardFiles
 
 
 class Location(NamedTuple):
@@ -29,14 +28,14 @@ class Location(NamedTuple):
 class Locations:
     """The locations of numbered examples. Keys are read when they are asked for, those of one shard at a time."""
 
-    def __init__(self, files: Sequence[ShardFile]) -> None:
+    def __init__(self, files: ShardFiles) -> None:
         self._files = files
         self._ends: list[int] = []
         self._read: tuple[str, list[str]] = ("", [])
 
     def of(self, number: int) -> Location:
         """The location of an example."""
-        ends = self._ends = self._ends or list(accumulate(file.records for file in self._files))
+        ends = self._ends = self._ends or list(accumulate(self._files.records))
         shard = bisect.bisect_right(ends, number)
         record = number - (ends[shard - 1] if shard else 0)
         path = self._files[shard].place
@@ -53,6 +52,8 @@ class Locations:
 
     def _with_keys(self, path: str) -> Path:
         """The shard that an error or a location names, with its keys beside it."""
+        if not self._files.elsewhere:
+            return Path(path)
         file = next((file for file in self._files if path in (file.path, file.place)), None)
         if file is None or file.remote is None:
             return Path(path)

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import NotFoundError, SchemaError, name_known
-from ..manifest import MANIFEST, WORK, Manifest, ShardEntry, index_file, read_manifest
+from ..manifest import MANIFEST, WORK, Manifest, ShardEntry, read_manifest
 from ..records.formats import FORMATS
-from ..records.tar import Rule
 from ..schema import Schema
 from ..storage import is_glob, is_url, join_url
 from ..storage.cache import Cache, RemoteFile
 from ..tfds.directory import INFO, Prepared, find_dataset, is_tfds_name, read_prepared
 from .remote import Remote
+from .shard_files import NamedFiles, ShardFiles
 
 PathLike = str | os.PathLike[str]
 
@@ -26,36 +26,13 @@ FILE_SUFFIXES = (".tfrecord", ".tfrecords", ".record", ".array_record", ".gz", "
 
 
 @dataclass(frozen=True)
-class ShardFile:
-    """A shard that can be read: its file, what it holds, and the index that says where.
-
-    rules       what the files of a tar are read as
-    inflated    the bytes of a compressed tar once it is inflated to be read; 0 of all others
-    remote      where it comes from, if the path is that of a cache
-    """
-
-    path: str
-    records: int
-    bytes: int
-    sidecar: str | None
-    rules: tuple[Rule, ...] | None = None
-    inflated: int = 0
-    remote: Remote | None = None
-
-    @property
-    def place(self) -> str:
-        """Where it is, for people."""
-        return self.path if self.remote is None else self.remote.file.url
-
-
-@dataclass(frozen=True)
 class Opened:
     """What a path or a URL stands for; `format` is that of the shards that are read, where a manifest says it."""
 
     path: Path | str
     name: str
     schema: Schema
-    splits: dict[str, tuple[ShardFile, ...]]
+    splits: Mapping[str, ShardFiles]
     manifest: Manifest | None = None
     prepared: Prepared | None = None
     format: str | None = None
@@ -155,14 +132,10 @@ def open_manifest(
     said = {manifest.format: manifest.options["format"], **manifest.options.get("alternatives", {})}
     ranged = chosen != "tfrecord" or not said[chosen].get("compression")
 
-    def shard_file(shard: ShardEntry) -> ShardFile:
-        if cache is None:
-            path = os.path.join(directory, shard.file)
-            return ShardFile(path, shard.records, shard.bytes, index_file(path))
-        file = RemoteFile(join_url(str(directory), shard.file), shard.bytes, shard.crc32c)
-        path = str(cache.path(file))
-        remote = Remote(file, cache, told, ranged)
-        return ShardFile(path, shard.records, shard.bytes, index_file(path), remote=remote)
+    def remote(shard: ShardEntry) -> Remote:
+        assert cache is not None
+        return Remote(RemoteFile(join_url(str(directory), shard.file), shard.bytes, shard.crc32c), cache, told, ranged)
 
-    splits = {split: tuple(map(shard_file, shards)) for split, shards in manifest.formats[chosen].items()}
+    elsewhere = None if cache is None else remote
+    splits = {split: NamedFiles(shards, directory, elsewhere) for split, shards in manifest.formats[chosen].items()}
     return Opened(directory, manifest.name, schema or manifest.schema, splits, manifest, format=chosen, cache=cache)

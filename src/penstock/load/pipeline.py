@@ -73,7 +73,7 @@ class Run:
             from .prefetch import Prefetch
 
             self.prefetch = Prefetch(
-                recipe.fetcher, recipe.shards, recipe.files, self.order, self.position.epoch, self.first
+                recipe.fetcher, recipe.shards, tuple(recipe.files), self.order, self.position.epoch, self.first
             )
             budget = self.prefetch.within(budget)
         feed = recipe.shards.feed(
@@ -172,5 +172,5 @@ def native(run: Run, step: Batch) -> Items:
 def chunk_size(run: Run, most: int) -> int:
     """So many examples that a chunk is neither large nor slow to come."""
     files = run.recipe.files
-    average = sum(file.bytes for file in files) / max(1, sum(file.records for file in files))
+    average = sum(files.sizes) / max(1, sum(files.records))
     return max(1, min(most, int(CHUNK_BYTES / max(1.0, average))))

@@ -11,7 +11,7 @@ import numpy as np
 from .._core import Order, Shards
 from ..errors import StorageError
 from .fetching import Fetcher, paths_of
-from .opening import ShardFile
+from .shard_files import ShardFile
 
 AHEAD = 1 << 30  # bytes of shards, or a few of them, that are brought before they are needed
 AT_LEAST = 4  # shards

@@ -13,7 +13,8 @@ from ..records.codec import default_threads
 from ..schema import Schema
 from ..tfds.directory import read_prepared
 from .files import indexed
-from .opening import Opened, PathLike, ShardFile
+from .opening import Opened, PathLike
+from .shard_files import ShardFile, ShardFiles
 
 
 def open_prepared(directory: Path, schema: Schema | None, format: str | None, cache: PathLike | None) -> Opened:
@@ -25,7 +26,7 @@ def open_prepared(directory: Path, schema: Schema | None, format: str | None, ca
     with ThreadPoolExecutor(default_threads() * 4) as pool:
         shards = pool.map(lambda shard: _opened(os.path.join(directory, shard[0]), shard[1], cache), wanted)
         coming: Iterator[ShardFile] = iter(shards)
-        splits = {split: tuple(next(coming) for _ in files) for split, files in prepared.splits.items()}
+        splits = {split: ShardFiles(next(coming) for _ in files) for split, files in prepared.splits.items()}
     return Opened(directory, prepared.name, schema or prepared.schema, splits, prepared=prepared)
 
 

@@ -17,7 +17,7 @@ from ..columns import Array
 from ..errors import ElsewhereError, StorageError
 from ..storage import open_store
 from .fetching import Fetcher, bring_index
-from .opening import ShardFile
+from .shard_files import ShardFiles
 
 Result = TypeVar("Result")
 
@@ -36,10 +36,10 @@ class Ranged:
     sure when a shard is first read: a build that replaces shards takes the manifest away before.
     """
 
-    def __init__(self, files: Sequence[ShardFile], fetcher: Fetcher) -> None:
+    def __init__(self, files: ShardFiles, fetcher: Fetcher) -> None:
         self._files = files
         self._fetcher = fetcher
-        self._starts = list(accumulate((file.records for file in files), initial=0))
+        self._starts = list(accumulate(files.records, initial=0))
         self._begin()
 
     def _begin(self) -> None:
@@ -48,7 +48,7 @@ class Ranged:
         self._versions: dict[int, str | None] = {}
         self._pool: ThreadPoolExecutor | None = None
         described = [(file.place, file.records, file.sidecar, file.rules) for file in self._files]
-        self._shards = Shards.in_pieces(described, [file.bytes for file in self._files])
+        self._shards = Shards.in_pieces(described, self._files.sizes)
 
     def are_here(self, numbers: Array | Sequence[int]) -> bool:
         """Whether all shards of some examples can be read where they are. Those that cannot be read in parts come."""

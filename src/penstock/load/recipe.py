@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .._core import Order, Shards
 from ..errors import SchemaError
 from ..schema import Schema
-from .opening import ShardFile
+from .shard_files import JoinedFiles, ShardFiles
 from .state import Host
 from .steps import STATEFUL, Batch, Bucket, Cache, Filter, Map, OrderStep, Pack, Step, describe
 
@@ -24,19 +24,18 @@ WHOLE = 256 << 20  # bytes up to which the core inflates a file as a whole ...
 WINDOW = 64 << 20  # ... and those that it keeps of a larger one
 
 
-def fetcher_of(files: Sequence[ShardFile]) -> Fetcher | None:
+def fetcher_of(files: ShardFiles) -> Fetcher | None:
     """What brings those of some shards that are elsewhere."""
-    if all(file.remote is None for file in files):
+    if not files.elsewhere:
         return None
     from .fetching import Fetcher  # datasets that are here need none
 
     return Fetcher(files)
 
 
-def shards_of(files: Sequence[ShardFile], fetcher: Fetcher | None) -> Shards:
+def shards_of(files: ShardFiles, fetcher: Fetcher | None) -> Shards:
     """Shards to read from."""
-    described = [(file.path, file.records, file.sidecar, file.rules) for file in files]
-    return Shards(described) if fetcher is None else Shards(described, fetcher.bring)
+    return Shards(files.places) if fetcher is None else Shards(files.places, fetcher.bring)
 
 
 @dataclass(frozen=True)
@@ -131,9 +130,9 @@ class Recipe:
         return {name: reason for dataset in self.datasets for name, reason in dataset.unread.items()}
 
     @cached_property
-    def files(self) -> list[ShardFile]:
+    def files(self) -> ShardFiles:
         """The shards of all datasets, one after the other: what numbers mean."""
-        return [file for dataset in self.datasets for file in dataset.files]
+        return JoinedFiles(dataset.files for dataset in self.datasets)
 
     @cached_property
     def shards(self) -> Shards:
@@ -148,7 +147,7 @@ class Recipe:
     @property
     def widest_window(self) -> int | None:
         """The widest shuffle that inflates each compressed tar once or twice; None where examples are read anywhere."""
-        inflated = [file for file in self.files if file.inflated]
+        inflated = self.files.inflated
         large = [file for file in inflated if file.inflated > WHOLE]
         if large:
             return max(1, min(file.records * (WINDOW // 2) // file.inflated for file in large))
@@ -161,7 +160,7 @@ class Recipe:
         total = 0
         for dataset in self.datasets:
             starts[id(dataset)] = total
-            total += sum(file.records for file in dataset.files)
+            total += sum(dataset.files.records)
         return self.numbered(starts)
 
     def numbered(self, starts: dict[int, int]) -> Order:

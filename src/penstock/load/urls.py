@@ -11,8 +11,9 @@ from ..schema import Schema
 from ..storage import expand, join_url, open_store
 from ..storage.cache import Cache, RemoteFile
 from .fetching import Fetcher
-from .opening import Opened, ShardFile, open_manifest
+from .opening import Opened, open_manifest
 from .remote import Remote
+from .shard_files import ShardFile
 
 
 def read_remote_manifest(url: str) -> tuple[Manifest, RemoteFile]:
