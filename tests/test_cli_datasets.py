@@ -122,3 +122,13 @@ def test_a_broken_image_says_how_to_go_on_without_it(tmp_path: Path, capsys: pyt
     shown = asked(capsys, "build", tmp_path / "photos", tmp_path / "out", code=2)
     assert "--on-error skip" in shown
     assert shown.splitlines()[-1].count(str(path)) == 1
+
+
+def test_a_file_of_another_kind_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("These are no records, but words.\n" * 10)
+    expected = "expected a TFRecord, ArrayRecord or tar file, got one that begins otherwise: another kind of file"
+    for command in ("info", "head", "bench"):
+        assert expected in asked(capsys, command, path, code=1)
+    with pytest.raises(ps.CorruptionError, match=expected):
+        ps.load(path)

@@ -14,7 +14,7 @@ from ..errors import CorruptionError, SchemaError
 from ..load.dataset import load
 from ..load.show import field_value_text
 from ..records.codec import Codec
-from ..records.peek import SAMPLE, first_records, infer_schema
+from ..records.peek import SAMPLE, first_records, infer_schema, opening
 from ..records.wording import shortened
 from ..schema import Schema
 from .dataset import is_dataset
@@ -82,7 +82,8 @@ def head(file: str, number: int, schema: str | None, as_json: bool) -> int:
                 _print(example, codec, f"{path}, record {position}", len(record))
         shown += len(wanted)
         if damage is not None and shown < number:
-            raise damage
+            with opening(path):
+                raise damage
     return WELL
 
 

@@ -17,7 +17,7 @@ from ..errors import CorruptionError, SchemaError
 from ..load.dataset import load
 from ..provenance import place_of_record, places_of
 from ..records.index import sidecar_path
-from ..records.peek import SAMPLE, first_records, infer_schema
+from ..records.peek import SAMPLE, first_records, infer_schema, opening
 from ..records.shard import ShardReader, open_shard
 from ..records.tar import sampled_schema
 from ..schema import Schema
@@ -59,7 +59,8 @@ class About:
 
 def look(path: str, bar: Bar) -> About:
     """Finds every record of a file, and looks into the first ones."""
-    reader = open_shard(path, progress=bar)
+    with opening(path):
+        reader = open_shard(path, progress=bar)
     try:
         tar = reader.format == "tar"
         schema = sampled_schema([path]) if tar else infer_schema(first_records(path, SAMPLE)[0])

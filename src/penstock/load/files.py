@@ -17,6 +17,7 @@ from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
 from ..manifest import MANIFEST, dataset_name
 from ..records.codec import default_threads
 from ..records.index import SUFFIX, sidecar_path
+from ..records.peek import opening
 from ..records.tar import checked_schema, rules_of, sampled_schema
 from ..schema import Schema
 from ..sources.listed import split_order
@@ -104,7 +105,8 @@ def indexed(path: str, cache: PathLike | None = None) -> ShardFile:
         if sidecar.exists():
             with suppress(CorruptionError, StorageError):
                 return _described(Shard(path, sidecar, True), path, size, str(sidecar))
-    shard = Shard(path)
+    with opening(path):
+        shard = Shard(path)
     if shard.format[0] == "array_record":
         return ShardFile(path, len(shard), size, None)  # its footer is its index
     if not len(shard):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from .. import _core
@@ -21,6 +22,22 @@ _MEDIA = {
     b"GIF87a": "image/gif",
     b"GIF89a": "image/gif",
 }
+
+
+@contextmanager
+def opening(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Says of a file that does not begin as records do what that means for people: it may be no file of records."""
+    try:
+        yield
+    except CorruptionError as error:
+        if error.record != 0 or not str(error).startswith(
+            "expected the frame's length CRC"
+        ):  # what no magic tells apart
+            raise
+        got = "one that begins otherwise: another kind of file, or damage from its first byte on"
+        raise CorruptionError(
+            f"expected a TFRecord, ArrayRecord or tar file, got {got}", os.fspath(path), 0, 0
+        ) from error
 
 
 def first_records(path: str | os.PathLike[str], count: int) -> tuple[Records, CorruptionError | None]:
