@@ -30,9 +30,7 @@ def opening(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except CorruptionError as error:
-        if error.record != 0 or not str(error).startswith(
-            "expected the frame's length CRC"
-        ):  # what no magic tells apart
+        if error.record != 0 or not str(error).startswith("expected the frame's length CRC"):
             raise
         got = "one that begins otherwise: another kind of file, or damage from its first byte on"
         raise CorruptionError(
