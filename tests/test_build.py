@@ -236,6 +236,14 @@ def test_what_is_no_source(tmp_path: Path, source: Any) -> None:
     assert not (tmp_path / "toy").exists()
 
 
+def test_a_path_is_told_which_source_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b\n1,2\n")
+    for source in (path, str(path)):
+        with pytest.raises(SchemaError, match=rf"got the path '{path}'. Such as penstock.csv\('{path}'\)"):
+            build(source, tmp_path / "toy")
+
+
 def test_an_empty_source_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="expected examples, got none"):
         build([], tmp_path / "toy")

@@ -89,6 +89,7 @@ def test_what_is_there_is_not_replaced_unless_told(rows: Path, capsys: pytest.Ca
     ("words", "message"),
     [
         ("build nothing out", "expected a file or a folder, got nothing"),
+        ("build rows.csv ./rows.csv", "expected another folder for the dataset, got SOURCE itself"),
         ("build rows.csv out --group id", "--group goes with --split"),
         ("build rows.csv out --split train", "expected ratios such as train=0.8,eval=0.2"),
         ("build rows.csv out --split train=0.5", "expected ratios that sum to 1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -14,11 +15,12 @@ import numpy as np
 
 from .._core import crc32c, hash_keys
 from ..columns import Array, Bytes, Ragged
-from ..errors import SchemaError
+from ..errors import PenstockError, SchemaError
 from ..example import Example
 from ..identity import code_digest, digest
 from ..schema import Schema
 from ..sources.files import stamp_of
+from ..sources.recognise import recognise
 from ..sources.table import table
 from ..splitting import Splits
 from ..subset import is_listed, is_table, key_of, own_key, place_of, stamps_of, takes_many
@@ -61,14 +63,25 @@ def as_splits(source: Any) -> dict[str, Any]:
 
 
 def _as_source(source: Any) -> Any:
-    if isinstance(source, (str, bytes)) or inspect.isclass(source):
-        got = f"the class {source.__name__}" if inspect.isclass(source) else repr(source[:100])
+    if isinstance(source, (str, os.PathLike)):
+        path = os.fspath(source)[:100]
+        raise SchemaError(f"expected a source of examples, got the path {path!r}", hint=_source_of(path))
+    if isinstance(source, bytes) or inspect.isclass(source):
+        got = f"the class {source.__name__}" if inspect.isclass(source) else "bytes"
         raise SchemaError(f"expected a source of examples, got {got}", hint="Such as image_folder(path)")
     if isinstance(source, (Mapping, np.ndarray)) or (hasattr(source, "columns") and not is_table(source)):
         return table(source)
     if not (is_listed(source) or isinstance(source, Iterable) or callable(source)):
         raise SchemaError(f"expected a source of examples, got {type(source).__name__}")
     return source
+
+
+def _source_of(path: str) -> str:
+    """The hint for a path in the place of a source: the one that reads it."""
+    kind = "image_folder"
+    with suppress(PenstockError, OSError):
+        kind = recognise(path)[0]
+    return f"Such as penstock.{kind}({path!r})"
 
 
 class Inputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,6 +153,8 @@ def _recognised(source: str, places: tuple[str, ...], options: dict[str, Any]) -
     """A path, as whatever it is."""
     if len(places) != 1:
         raise click.UsageError("expected SOURCE and the PATH of a dataset")
+    if os.path.exists(source) and os.path.exists(places[0]) and os.path.samefile(source, places[0]):
+        raise click.UsageError(f"expected another folder for the dataset, got SOURCE itself: {source}")
     kind, why = (options["kind"], "") if options["kind"] else recognise(source)
     remark = f"{source} is taken as {kind}: {why}" if why else ""
     how = {} if options["max_side"] is None else {"resize": Image(max_side=options["max_side"])}
