@@ -51,7 +51,7 @@ def open_dataset(
 ) -> Opened:
     """Open a directory with a manifest or with metadata of TFDS, or record files: one, a list, a folder, a glob.
 
-    Any of them may be in an object store, but for metadata of TFDS.
+    Any of them may be in an object store.
 
     raw  the files of a tar stay bytes
     """

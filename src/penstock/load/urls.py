@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from ..errors import CorruptionError, NotFoundError
+from ..errors import NotFoundError
 from ..manifest import MANIFEST, MOST_MANIFEST_BYTES, Manifest
 from ..schema import Schema
-from ..storage import expand, join_url, open_store
+from ..storage import expand, join_url, open_store, read_json_object
 from ..storage.cache import Cache, RemoteFile
+from ..tfds.directory import INFO
 from .fetching import Fetcher
 from .opening import Opened, open_manifest
 from .remote import Remote
@@ -19,25 +19,30 @@ from .shard_files import ShardFile
 def read_remote_manifest(url: str) -> tuple[Manifest, RemoteFile]:
     """The manifest of a dataset, and the object that it was read from."""
     where = join_url(url, MANIFEST)
-    store, name = open_store(where)
-    try:
-        entry = store.entry(name)
-    except NotFoundError:
-        raise NotFoundError(f"expected a dataset, got no {MANIFEST} - at {url}") from None
-    if entry.size > MOST_MANIFEST_BYTES:
-        raise CorruptionError(f"expected a manifest of at most {MOST_MANIFEST_BYTES} bytes, got more", where)
-    (data,) = store.read_ranges(name, [(0, entry.size)], version=entry.version)
-    try:
-        said = json.loads(bytes(data))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CorruptionError(f"expected a manifest, got broken JSON ({error})", where) from None
+    said, entry = read_json_object(where, "a manifest", MOST_MANIFEST_BYTES)
     return Manifest.from_json(said, where), RemoteFile(where, entry.size, version=entry.version)
 
 
 def open_url(url: str, schema: Schema | None, format: str | None, cache: Cache) -> Opened:
-    """A dataset that `build` made; its manifest says all."""
-    manifest, told = read_remote_manifest(url)
+    """A dataset that `build` made, or one that TFDS prepared; their metadata say all."""
+    try:
+        manifest, told = read_remote_manifest(url)
+    except NotFoundError:
+        if not _has(url, INFO):
+            raise
+        from .prepared import open_prepared_url
+
+        return open_prepared_url(url, schema, format, cache)
     return open_manifest(url, manifest, schema, format, cache, told)
+
+
+def _has(url: str, name: str) -> bool:
+    store, where = open_store(join_url(url, name))
+    try:
+        store.entry(where)
+    except NotFoundError:
+        return False
+    return True
 
 
 def brought_files(urls: Sequence[str], cache: Cache) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .local import publish, read_json, sync_folder
+from .documents import beside, read_bytes, read_json, read_json_object
+from .local import publish, sync_folder
 from .patterns import MOST_FILES, expand, is_glob
 from .store import SCHEMES, STORE_VARIABLES, Entry, Store, is_url, join_url, open_store, split_url, url_name
 
@@ -12,13 +13,16 @@ __all__ = [
     "STORE_VARIABLES",
     "Entry",
     "Store",
+    "beside",
     "expand",
     "is_glob",
     "is_url",
     "join_url",
     "open_store",
     "publish",
+    "read_bytes",
     "read_json",
+    "read_json_object",
     "split_url",
     "sync_folder",
     "url_name",

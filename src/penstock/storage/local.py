@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
-
-from ..errors import CorruptionError, NotFoundError
 
 
 def publish(path: str | os.PathLike[str], data: bytes, *, sync: bool = False) -> None:
@@ -40,15 +36,3 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def read_json(path: Path, what: str, most_bytes: int) -> Any:
-    """A small file of a dataset; `what` it is, for people."""
-    try:
-        if path.stat().st_size > most_bytes:
-            raise CorruptionError(f"expected {what} of at most {most_bytes} bytes, got more", str(path))
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise NotFoundError(f"expected a dataset, got no {path.name} - at {path.parent}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CorruptionError(f"expected {what}, got broken JSON ({error})", str(path)) from None

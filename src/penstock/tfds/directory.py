@@ -17,7 +17,7 @@ from ..errors import CorruptionError, NotFoundError, SchemaError
 from ..info import Info
 from ..records.formats import FORMATS
 from ..schema import Schema
-from ..storage import read_json
+from ..storage import beside, read_bytes, read_json
 from .features import FEATURES, Json, label_file
 from .schemas import schema_of
 
@@ -95,6 +95,7 @@ class Prepared:
 
     unread  fields that we can't read, each with the reason
     said    dataset_info.json, as it is
+    format  that of the shards
     """
 
     name: str
@@ -102,6 +103,7 @@ class Prepared:
     splits: dict[str, list[tuple[str, int]]]
     unread: dict[str, str]
     said: Json
+    format: str
 
     @property
     def info(self) -> Info:
@@ -115,34 +117,34 @@ class Prepared:
         return Info(name=self.name, supervised=named if known else None, **texts)
 
 
-def read_prepared(directory: Path, format: str | None = None) -> Prepared:
-    """What a directory holds, by its metadata alone. `format` chooses where shards lie there in more than one."""
-    info = _read_json(directory / INFO)
+def read_prepared(directory: Path | str, format: str | None = None) -> Prepared:
+    """What a directory, or a URL, holds, by its metadata alone. `format` chooses where shards are in more than one."""
+    info = _read_json(beside(directory, INFO))
     chosen = _format(info, format, directory)
     try:
         name = _checked(info["name"])
         splits = {_checked(split["name"]): _shards(name, split, chosen) for split in info.get("splits", ())}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        got = f"something else ({type(error).__name__}: {error})"
-        raise CorruptionError(f"expected what TFDS says of a dataset, got {got}", str(directory / INFO)) from None
+        problem = f"expected what TFDS says of a dataset, got something else ({type(error).__name__}: {error})"
+        raise CorruptionError(problem, str(beside(directory, INFO))) from None
     _, schema, unread = read_features(directory)
-    return Prepared(name, schema, splits, unread, info)
+    return Prepared(name, schema, splits, unread, info, chosen)
 
 
-def read_features(directory: Path) -> tuple[Json, Schema, dict[str, str]]:
+def read_features(directory: Path | str) -> tuple[Json, Schema, dict[str, str]]:
     """The features of a directory: as they are, as a schema, and those that can't be read, each with the reason."""
-    features = _read_json(directory / FEATURES)
+    features = _read_json(beside(directory, FEATURES))
     try:
-        schema, unread = schema_of(features, lambda path: _class_names(directory / label_file(path)))
+        schema, unread = schema_of(features, lambda path: _class_names(beside(directory, label_file(path))))
         if not schema and not unread:
             raise ValueError("no features")
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         got = f"something else ({type(error).__name__}: {error})"
-        raise CorruptionError(f"expected TFDS features, got {got}", str(directory / FEATURES)) from None
+        raise CorruptionError(f"expected TFDS features, got {got}", str(beside(directory, FEATURES))) from None
     return features, schema, unread
 
 
-def _format(info: Json, wanted: str | None, directory: Path) -> str:
+def _format(info: Json, wanted: str | None, directory: Path | str) -> str:
     formats = [str(info.get("fileFormat") or "tfrecord"), *map(str, info.get("alternativeFileFormats", ()))]
     known = [format for format in formats if format in FORMATS]
     if wanted is None and known:
@@ -176,15 +178,15 @@ def _checked(text: Any) -> str:
     return text
 
 
-def _class_names(path: Path) -> tuple[str, ...] | None:
+def _class_names(path: Path | str) -> tuple[str, ...] | None:
     try:
-        names = tuple(line.strip() for line in path.read_text(encoding="utf-8").split("\n") if line.strip())
-    except (OSError, ValueError):
+        names = tuple(line.strip() for line in read_bytes(path).decode().split("\n") if line.strip())
+    except (FileNotFoundError, ValueError):
         return None
     return names if len(set(names)) == len(names) else None
 
 
-def _read_json(path: Path) -> Json:
+def _read_json(path: Path | str) -> Json:
     data = read_json(path, "metadata of TFDS", _MOST_BYTES)
     if not isinstance(data, dict):
         raise CorruptionError(f"expected metadata of TFDS, got {type(data).__name__}", str(path))
