@@ -254,6 +254,10 @@ def test_segmentation_of_palettes(tmp_path: Path) -> None:
     assert labels == [[[0, 1, 255], [1, 1, 0]], [[7, 7, 7], [7, 7, 7]]]
     assert {tuple(example["image"].shape) for example in examples} == {(2, 3, 3)}
     assert {tuple(example["label"].shape) for example in examples} == {(2, 3, 1)}
+    made = configs("train")
+    made.splits["train"] = {"image_extension": ".JPG", "label_extension": ".PNG"}
+    export_to_tfrecord(root, tmp_path / "capitals", IMAGE_SEG, made)
+    assert len(ps.load(tmp_path / "capitals")["train"]) == 2
 
 
 def test_text(tmp_path: Path) -> None:

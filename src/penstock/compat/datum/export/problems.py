@@ -122,9 +122,9 @@ class _ReadImages:
 Path = Callable[[str, str], str]
 
 
-def _suffixes(options: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """The extension that was said, or any that images have."""
-    return (options[name].lower(),) if options.get(name) else IMAGE_SUFFIXES
+def _suffixes(options: Mapping[str, Any], name: str, usual: tuple[str, ...] = IMAGE_SUFFIXES) -> tuple[str, ...]:
+    """The extension that was said, or any that is usual: those of images."""
+    return (options[name].lower(),) if options.get(name) else usual
 
 
 def _classified(root: str, split: str, path: Path, options: Mapping[str, Any]) -> Datums:
@@ -158,10 +158,8 @@ def _flat_objects(example: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _segmented(root: str, split: str, path: Path, options: Mapping[str, Any]) -> Datums:
-    images = by_stem(
-        path("image_dir", IMAGES), (options["image_extension"],) if "image_extension" in options else IMAGE_SUFFIXES
-    )
-    masks = by_stem(path("label_dir", MASKS), (options.get("label_extension", ".png"),))
+    images = by_stem(path("image_dir", IMAGES), _suffixes(options, "image_extension"))
+    masks = by_stem(path("label_dir", MASKS), _suffixes(options, "label_extension", (".png",)))
     ids = listed_ids(os.path.join(path("set_dir", "."), f"{split}.txt"), images, masks)
     mask = Field(dtype="bytes", kind="image", decoded="uint8[?,?,1]")
     source = VocSegmentation(root, ids, images, masks)
