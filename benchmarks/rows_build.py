@@ -58,9 +58,20 @@ ROWS = (
         "examples/s",
         {
             **_contenders("images"),
+            OURS: Contender(penstock_build.build("images", sync=False), SOURCES["images"].needs),
             "a copy of the files": Contender(limits.copy_files, SOURCES["images"].needs, yardstick=True),
         },
         {FASTEST: Target(must=1.2), "a copy of the files": Target(aim=1)},
+        repetitions=REPETITIONS,
+    ),
+    Row(
+        "build_images_disk",
+        "build W3 from its files, onto the disk",
+        "examples/s",
+        {
+            OURS: Contender(penstock_build.build("images"), SOURCES["images"].needs),
+            f"{TF_IO}, then synced": Contender(tensorflow.build("images", sync=True), SOURCES["images"].needs),
+        },
         repetitions=REPETITIONS,
     ),
     Row(

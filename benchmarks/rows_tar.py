@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from benchmarks.contenders import tars
 from benchmarks.contenders.webdataset import W3
 from benchmarks.rows import OURS, Contender, Row, Target
@@ -22,6 +24,16 @@ ROWS = (
         "examples/s",
         {OURS: Contender(tars.build_ours, (W3,)), TARFILE: Contender(tars.build_tensorflow, (W3,))},
         {TARFILE: Target(must=4, aim=8)},
+        repetitions=5,
+    ),
+    Row(
+        "build_tar_disk",
+        "build W3 from tars, onto the disk",
+        "examples/s",
+        {
+            OURS: Contender(partial(tars.build_ours, sync=True), (W3,)),
+            f"{TARFILE}, then synced": Contender(partial(tars.build_tensorflow, sync=True), (W3,)),
+        },
         repetitions=5,
     ),
 )

@@ -100,6 +100,26 @@ def test_bytes_do_not_depend_on_workers_nor_on_the_input_order(tmp_path: Path, w
     assert contents(tmp_path / "a" / "toy") == contents(tmp_path / "b" / "toy")
 
 
+@pytest.mark.parametrize("sync", [True, False])
+def test_the_disk_is_waited_for_unless_told(tmp_path: Path, sync: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, opened = [], TFRecord.open_writer
+
+    def spied(self: TFRecord, path: Path, **options: Any) -> Any:
+        asked.append(options.get("sync"))
+        return opened(self, path, **options)
+
+    monkeypatch.setattr(TFRecord, "open_writer", spied)
+    build(ROWS, tmp_path / "a" / "toy", shards=2, engine=Local(workers=1, sync=sync))
+    assert asked == [sync, sync]
+    build(ROWS, tmp_path / "b" / "toy", shards=2, workers=1)
+    assert contents(tmp_path / "a" / "toy") == contents(tmp_path / "b" / "toy")
+
+
+def test_whether_to_wait_is_a_yes_or_a_no() -> None:
+    with pytest.raises(SchemaError, match="expected sync to be True or False, got 'no'"):
+        Local(sync="no")  # type: ignore[arg-type]
+
+
 @hypothesis.given(
     st.lists(
         st.tuples(st.text("abc/é", min_size=1, max_size=4), st.integers(-5, 5)), min_size=1, unique_by=lambda p: p[0]

@@ -25,8 +25,13 @@ Write = Callable[[str, Iterator[Example], Path], object]  # a workload's example
 Read = Callable[[Path], tuple[int, Iterable[Mapping[str, Any]]]]  # how many examples there are, and some of them
 
 
-def build_job(setting: Setting, workload: str, build: Build, read: Read, share: float = 1) -> Job:
-    """A job that builds a share of a source into a new folder, proves what it built once, and removes it each time."""
+def build_job(
+    setting: Setting, workload: str, build: Build, read: Read, share: float = 1, *, sync: bool = False
+) -> Job:
+    """A job that builds a share of a source into a new folder, proves what it built once, and removes it each time.
+
+    With sync=True it ends when the files are on the disk: for those whose build does not wait for that itself.
+    """
     source = SOURCES[workload]
     path = setting.scratch / "built"
 
@@ -34,6 +39,8 @@ def build_job(setting: Setting, workload: str, build: Build, read: Read, share: 
         path.mkdir()
         items = source.part(setting.data, share)
         build(items, path)
+        if sync:
+            _sync_files(path)
         return source.count(items)
 
     def after() -> None:
@@ -47,6 +54,13 @@ def build_job(setting: Setting, workload: str, build: Build, read: Read, share: 
         after()
 
     return Job(run, checked, after)
+
+
+def _sync_files(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())
 
 
 @dataclass(frozen=True)

@@ -68,14 +68,14 @@ def _read(path: Path) -> tuple[int, Iterable[Example]]:
     return sum(map(len, readers)), itertools.islice(some, READ_BACK)
 
 
-def build(workload: str, *, workers: int = 2) -> Callable[[Setting], Job]:
+def build(workload: str, *, workers: int = 2, sync: bool = True) -> Callable[[Setting], Job]:
     """A source into a dataset, with an index and checksums, in an order that does not depend on that of the source."""
 
     def job(setting: Setting) -> Job:
         import penstock
 
         def write(items: list[Any], path: Path) -> None:
-            _build(setting, workload, path / "dataset", penstock.Local(workers=workers))
+            _build(setting, workload, path / "dataset", penstock.Local(workers=workers, sync=sync))
 
         return build_job(setting, workload, write, lambda path: _read(path / "dataset"))
 

@@ -46,12 +46,12 @@ def load_webdataset(setting: Setting) -> Job:
     return epoch_job(setting, "w3", lambda: loader)
 
 
-def build_ours(setting: Setting) -> Job:
+def build_ours(setting: Setting, *, sync: bool = False) -> Job:
     """Tars into a dataset."""
     import penstock
 
     def build(_: list[Any], path: Path) -> None:
-        penstock.build(penstock.tar(_files(setting)), path, workers=WORKERS)
+        penstock.build(penstock.tar(_files(setting)), path, engine=penstock.Local(workers=WORKERS, sync=sync))
 
     def read(path: Path) -> tuple[int, Iterable[Example]]:
         train = penstock.load(path, decode=False)["train"]
@@ -72,7 +72,7 @@ def _samples(path: str) -> Iterator[dict[str, bytes]]:
     yield from records.values()
 
 
-def build_tensorflow(setting: Setting) -> Job:
+def build_tensorflow(setting: Setting, *, sync: bool = False) -> Job:
     """Tars into one TFRecord file: Python's tarfile, and a tf.train.Example for each sample, one after the other."""
     tf = tensorflow.start(WORKERS)
 
@@ -97,4 +97,4 @@ def build_tensorflow(setting: Setting) -> Job:
         some = [{"image": f["image"].bytes_list.value[0], "label": f["label"].int64_list.value[0]} for f in features]
         return len(found), some
 
-    return build_job(setting, "images", build, read)
+    return build_job(setting, "images", build, read, sync=sync)

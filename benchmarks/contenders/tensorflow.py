@@ -271,14 +271,14 @@ def _read_parts(workload: str, path: Path) -> tuple[int, Iterable[Example]]:
     return sum(1 for _ in dataset), some
 
 
-def build(workload: str, *, share: float = 1, processes: int = 2) -> Callable[[Setting], Job]:
+def build(workload: str, *, share: float = 1, processes: int = 2, sync: bool = False) -> Callable[[Setting], Job]:
     """A source into TFRecord files, one for each process."""
 
     def job(setting: Setting) -> Job:
         import tensorflow  # noqa: F401 - the processes of the pool begin with it
 
         write = in_processes(workload, processes, _write_part)
-        return build_job(setting, workload, write, lambda path: _read_parts(workload, path), share)
+        return build_job(setting, workload, write, lambda path: _read_parts(workload, path), share, sync=sync)
 
     return job
 

@@ -25,6 +25,11 @@ const GATHER_BYTES: u64 = 1 << 20;
 /// What counts as small.
 const SMALL_RECORD: u64 = 1 << 12;
 
+/// So many neighbours are located at a time: little enough for a core's cache, and for memory that is at hand.
+const LOCATED: usize = 1 << 10;
+/// So many records that are no neighbours: some of them may be.
+const GATHERED: usize = 1 << 13;
+
 /// Threads are started for parts of at least this many bytes.
 const PART_BYTES: u64 = 1 << 17;
 
@@ -209,31 +214,38 @@ impl Decoder {
     fn all(&self, rows: Rows<'_>, batch: usize, tools: &mut Tools<'_>) -> Result<Vec<Batch>> {
         let numbers = rows.numbers;
         let mut lap = Lap(Instant::now());
-        let mut located = locate(&self.shards, numbers, tools.pulse)?;
         let neighbours = numbers.is_sorted_by(|one, next| one.checked_add(1) == Some(*next));
-        let bytes: u64 = located.iter().map(gather::Row::bytes).sum();
-        let small = !neighbours && bytes / SMALL_RECORD < numbers.len() as u64;
-        let limit = if small { GATHER_BYTES } else { PIECE_BYTES };
+        let step = if neighbours { LOCATED } else { GATHERED };
+        let (mut located, mut first, mut limit) = (Vec::new(), 0, PIECE_BYTES);
         let mut batches = Vec::with_capacity(numbers.len().div_ceil(batch));
         let mut current = Batch { columns: self.columns(), ..Batch::default() };
         let mut read = 0;
         while read < numbers.len() {
             (tools.pulse)(read as u64)?;
-            let end = read + fitting(&located[read..], limit);
-            let frames = gather::frames(&mut located[read..end], &mut tools.buffer, tools.hold)?;
+            if read == first + located.len() {
+                first = read;
+                located = locate(&self.shards, &numbers[first..numbers.len().min(first + step)], tools.pulse)?;
+                let bytes: u64 = located.iter().map(gather::Row::bytes).sum();
+                let small = !neighbours && bytes / SMALL_RECORD < located.len() as u64;
+                limit = if small { GATHER_BYTES } else { PIECE_BYTES };
+            }
+            let located = &mut located[read - first..];
+            let end = read + fitting(located, limit);
+            let frames = gather::frames(&mut located[..end - read], &mut tools.buffer, tools.hold)?;
             lap.end(&mut tools.spent.read);
             let mut row = read;
             while row < end {
                 let whole = batch.min(numbers.len() - (row - current.rows));
                 let most = (end - row).min(whole - current.rows);
-                let count = fitting(&located[row..row + most], PIECE_BYTES);
+                let located = &located[row - read..];
+                let count = fitting(&located[..most], PIECE_BYTES);
                 let frames = &frames[row - read..row - read + count];
                 if !neighbours {
                     touch(frames);
                     lap.end(&mut tools.spent.read);
                 }
                 let place = |error: Error| self.place(&numbers[row..row + count], error);
-                let data = gather::open(&located[row..row + count], frames, &mut tools.chunks).map_err(place)?;
+                let data = gather::open(&located[..count], frames, &mut tools.chunks).map_err(place)?;
                 lap.end(&mut tools.spent.check);
                 let walked = walk(&self.plan, data.iter().copied()).map_err(place)?;
                 for (number, column) in current.columns.iter_mut().enumerate() {
@@ -241,7 +253,7 @@ impl Decoder {
                     column.expect(current.rows + count, whole);
                 }
                 lap.end(&mut tools.spent.decode);
-                current.frame_bytes += located[row..row + count].iter().map(gather::Row::bytes).sum::<u64>();
+                current.frame_bytes += located[..count].iter().map(gather::Row::bytes).sum::<u64>();
                 current.rows += count;
                 row += count;
                 if current.rows == whole {

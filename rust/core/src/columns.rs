@@ -87,8 +87,8 @@ static SPARE_STRINGS: Spare<u8> = Spare::new(MOST_KEPT, TOO_LARGE);
 pub const LINE: usize = 64;
 /// Larger buffers go back to the system.
 const TOO_LARGE: usize = 1 << 24;
-/// How many buffers of each kind are kept: with their size, that bounds what is held without being used.
-const MOST_KEPT: usize = 8;
+/// How many bytes of each kind are held without being used: the columns of a few batches.
+const MOST_KEPT: usize = 64 << 20;
 
 /// One column of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]

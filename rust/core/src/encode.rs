@@ -20,7 +20,7 @@ pub const ZLIB_LEVEL: i32 = 1;
 const PIECE_BYTES: usize = 1 << 19;
 
 /// Memory that records leave for the next ones.
-static SPARE: Spare<u8> = Spare::new(16, 4 * PIECE_BYTES);
+static SPARE: Spare<u8> = Spare::new(32 * PIECE_BYTES, 4 * PIECE_BYTES);
 
 /// Leaves the memory of frames that are not needed any more to those that are encoded next.
 pub fn recycle(frames: Frames) {

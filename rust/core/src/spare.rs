@@ -1,10 +1,11 @@
 //! Memory that is used again: to get it from the system anew costs more than to fill it.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 
 /// Buffers that were let go, for whoever needs one.
 pub struct Spare<T> {
-    kept: Mutex<Vec<Vec<T>>>,
+    kept: Mutex<VecDeque<Vec<T>>>,
     most: usize,
     largest: usize,
 }
@@ -13,34 +14,40 @@ pub struct Spare<T> {
 const WORTH_KEEPING: usize = 1 << 16;
 
 impl<T> Spare<T> {
-    /// Keeps `most` buffers of less than `largest` bytes.
+    /// Keeps `most` bytes in all, in buffers of less than `largest` bytes.
     pub const fn new(most: usize, largest: usize) -> Spare<T> {
-        Spare { kept: Mutex::new(Vec::new()), most, largest }
+        Spare { kept: Mutex::new(VecDeque::new()), most, largest }
     }
 
-    /// An empty vector with room for `length` elements. Never waits for a lock: a fork may have left it locked for good.
+    /// An empty vector with room for `length` elements, if possible what was used last: the processor may still have it
+    /// at hand. Never waits for a lock: a fork may have left it locked for good.
     pub fn take(&self, length: usize) -> Vec<T> {
         let fits = |kept: &Vec<T>| kept.capacity() >= length && kept.capacity() / 4 <= length;
         let kept = match length * size_of::<T>() {
             0..WORTH_KEEPING => None,
-            _ => self.kept.try_lock().ok().and_then(|mut all| all.iter().position(fits).map(|at| all.swap_remove(at))),
+            _ => self.kept.try_lock().ok().and_then(|mut all| all.iter().rposition(fits).and_then(|at| all.remove(at))),
         };
         kept.unwrap_or_else(|| Vec::with_capacity(length))
     }
 
-    /// Leaves a vector for others.
+    /// Leaves a vector for others; what was left long ago makes room for it.
     pub fn give(&self, mut used: Vec<T>) {
-        if !(WORTH_KEEPING..self.largest).contains(&(used.capacity() * size_of::<T>())) {
+        if !(WORTH_KEEPING..self.largest).contains(&bytes(&used)) {
             return;
         }
         if let Ok(mut all) = self.kept.try_lock() {
             used.clear();
-            if all.len() == self.most {
-                all.remove(0);
+            all.push_back(used);
+            let mut held: usize = all.iter().map(bytes).sum();
+            while held > self.most {
+                held -= all.pop_front().as_ref().map_or(held, bytes);
             }
-            all.push(used);
         }
     }
+}
+
+fn bytes<T>(buffer: &Vec<T>) -> usize {
+    buffer.capacity() * size_of::<T>()
 }
 
 #[cfg(test)]
@@ -49,7 +56,7 @@ mod tests {
 
     #[test]
     fn what_is_let_go_is_used_again() {
-        let spare: Spare<u8> = Spare::new(2, 1 << 20);
+        let spare: Spare<u8> = Spare::new(1 << 22, 1 << 20);
         let first = spare.take(1 << 19);
         let place = first.as_ptr();
         spare.give(first);
@@ -60,7 +67,17 @@ mod tests {
         spare.give(Vec::with_capacity(10));
         spare.give(Vec::with_capacity(1 << 20));
         assert!(spare.kept.lock().unwrap().is_empty(), "too small, too large");
-        (0..5).for_each(|_| spare.give(Vec::with_capacity(1 << 17)));
-        assert_eq!(spare.kept.lock().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn no_more_than_its_bytes_is_kept_and_the_newest_of_them() {
+        let spare: Spare<u64> = Spare::new(1 << 20, 1 << 20);
+        let made: Vec<Vec<u64>> = (0..12).map(|_| Vec::with_capacity(1 << 15)).collect();
+        let places: Vec<*const u64> = made.iter().map(|buffer| buffer.as_ptr()).collect();
+        made.into_iter().for_each(|buffer| spare.give(buffer));
+        let kept: Vec<*const u64> = spare.kept.lock().unwrap().iter().map(|buffer| buffer.as_ptr()).collect();
+        assert_eq!(kept, places[8..], "a quarter of a mebibyte each");
+        let taken = spare.take(1 << 15);
+        assert_eq!(taken.as_ptr(), places[11]);
     }
 }

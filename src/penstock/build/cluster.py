@@ -84,6 +84,11 @@ class Cluster:
         return self._share.chunk_bytes
 
     @property
+    def sync(self) -> bool:
+        """Always: a machine may be lost at any time."""
+        return True
+
+    @property
     def _share(self) -> Local:
         return Local(workers=1, max_memory=self._max_memory or max(1, self._memory // 4))
 

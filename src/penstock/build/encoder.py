@@ -48,6 +48,7 @@ class Job:
 
     declared  the schema is the user's
     firm      it is not widened any more: it was declared, or every example was looked at
+    sync      a shard counts as written when it is on the disk
     target    where shards are sent, if it is not a directory that they go to
     """
 
@@ -60,6 +61,7 @@ class Job:
     formats: tuple[Format, ...]
     on_error: str
     chunk_bytes: int
+    sync: bool = True
     target: Target | None = None
 
 

@@ -30,6 +30,10 @@ class Workers(Protocol):
         """What a worker gathers before it encodes."""
 
     @property
+    def sync(self) -> bool:
+        """Whether shards are to be on the disk before a dataset is published."""
+
+    @property
     def here(self) -> Local:
         """For what is done where the build runs, whoever does the rest: streams, and a look at some examples."""
 

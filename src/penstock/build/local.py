@@ -21,11 +21,14 @@ class Local:
 
     workers     processes; one for each core unless told
     max_memory  bytes that examples may take while they are on their way; a quarter of the machine's unless told
+    sync        wait until shards are on the disk before they are published, so that a power cut can't harm them; else
+                a build ends sooner, and `verify` tells what a power cut in the next half minute has damaged
     progress    a function that is told now and then how far a build is: its stage, examples, total and bytes
     """
 
     workers: int | None = None
     max_memory: int | None = None
+    sync: bool = True
     progress: Callable[[State], None] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -33,6 +36,8 @@ class Local:
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 1):
                 raise SchemaError(f"expected {name} to be 1 or more, got {value!r}")
+        if type(self.sync) is not bool:
+            raise SchemaError(f"expected sync to be True or False, got {self.sync!r}")
 
     @contextmanager
     def start(self, destination: Path | str) -> Iterator[Local]:

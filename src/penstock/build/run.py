@@ -197,6 +197,7 @@ class _Build:
             on_error=options.on_error,
             chunk_bytes=self.workers.chunk_bytes,
             target=self.place.target(self.journal) if self.workers.apart else None,
+            sync=self.workers.sync and self.place.directory == self.place.destination,  # what is sent may get lost here
         )
         seen = {name for split in self.splits for _, example in split.samples for name in example}
         look = options.full or not seen <= set(schema)  # a field without a value yet

@@ -56,7 +56,7 @@ def run(job: Job, task: Task, progress: Progress, threads: int = 1) -> Outcome:
 def shard_writer(job: Job, file: str, threads: int = 1) -> ShardWriters:
     """What a task writes its records with, in every format."""
     paths = [(format, job.directory / in_format(file, format.name)) for format in job.formats]
-    return ShardWriters([format.open_writer(path, sync=True, threads=threads) for format, path in paths])
+    return ShardWriters([format.open_writer(path, sync=job.sync, threads=threads) for format, path in paths])
 
 
 def load(job: Job, task: Task, writer: ShardWriter | ShardWriters, progress: Progress, threads: int = 1) -> Loaded:

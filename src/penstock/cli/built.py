@@ -41,12 +41,14 @@ def run(work: Callable[[Engine], Made], options: dict[str, Any]) -> Made | None:
 
 def _engine(options: dict[str, Any], bar: _Bar) -> Engine:
     if options["engine"] == "ray":
+        if options["no_sync"]:
+            raise click.UsageError("--no-sync goes with --engine local")
         address = options["address"] or "auto"
         return Ray(address, shared=options["shared"], workers=options["workers"], progress=bar)
     for name in ("address", "shared"):
         if options[name]:
             raise click.UsageError(f"--{name} goes with --engine ray")
-    return Local(workers=options["workers"], progress=bar)
+    return Local(workers=options["workers"], sync=not options["no_sync"], progress=bar)
 
 
 def show_built(path: str, built: Built) -> None:

@@ -60,6 +60,7 @@ OPTIONS = (
     click.option("--shard-bytes", type=size, default="128M", show_default=True, help="About how large a shard is."),
     click.option("--shard-examples", type=Number(1), help="How many examples a shard has at most."),
     click.option("--workers", type=Number(1), help="How many processes; one for each core unless told."),
+    click.option("--no-sync", is_flag=True, help="Do not wait for the disk: sooner done, not safe from a power cut."),
     click.option(
         "--engine",
         type=click.Choice(["local", "ray"]),

@@ -20,7 +20,7 @@ try:
 except ImportError:
     raise MissingDependencyError.needed("tensorflow", "tensors of TensorFlow", extra="tensorflow") from None
 
-CHUNK_BYTES = 4 << 20  # of small batches that cross into TensorFlow together: each crossing has its price
+CHUNK_BYTES = 8 << 20  # of small batches that cross into TensorFlow together: each crossing has its price
 MOST_BATCHES = 64
 AHEAD = 2  # of them that are ready when one is asked for
 
