@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
 
-from penstock.manifest import WORK, read_keys, read_manifest
+from penstock.load.shard_files import ShardFile
+from penstock.manifest import WORK, ShardEntry, read_keys, read_manifest
 from penstock.records.codec import Codec
 from penstock.records.shard import open_shard
 
@@ -36,3 +38,9 @@ def examples(directory: Path, split: str = "train") -> dict[str, dict[str, Any]]
 def shard_counts(directory: Path) -> dict[str, list[int]]:
     """How many records each shard of each split has."""
     return {name: [shard.records for shard in shards] for name, shards in read_manifest(directory).splits.items()}
+
+
+def described_shards() -> int:
+    """How many objects there are, anywhere, that describe a shard."""
+    gc.collect()
+    return sum(type(each) in (ShardEntry, ShardFile) for each in gc.get_objects())

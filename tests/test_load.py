@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 import os
 import pickle
 import shutil
@@ -12,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.built import described_shards
 
 import penstock as ps
 from penstock.load.files import cached_index
-from penstock.load.shard_files import ShardFile
-from penstock.manifest import ShardEntry
 
 SCHEMA = {"id": "int64", "tokens": "int64[?]", "text": "str", "dense": "float32[3]", "maybe": "int64?"}
 
@@ -398,19 +396,15 @@ def test_opening_makes_no_object_for_each_shard(tmp_path: Path, format: str) -> 
     source = ps.splits(train=[{"x": number} for number in range(300)], test=[{"x": -number} for number in range(1, 50)])
     ps.build(source, tmp_path / "toy", shards=40, format=format, workers=1, order="source")
 
-    def described() -> int:
-        gc.collect()
-        return sum(type(each) in (ShardEntry, ShardFile) for each in gc.get_objects())
-
-    before = described()
+    before = described_shards()
     dataset = ps.load(tmp_path / "toy")
     assert [int(dataset["train"][number]["x"]) for number in (0, 299)] == [0, 299]
     assert [int(x) for x in dataset["test"][:3]["x"]] == [-1, -2, -3]
     assert sum(len(batch["x"]) for batch in dataset["train"].shuffle(seed=1).batch(50)) == 300
-    assert described() == before
+    assert described_shards() == before
     files = dataset.files
     assert len(files) == 80
-    assert [(file.path, file.records, file.sidecar, file.rules) for file in files] == list(files.places)
+    assert [(file.path, file.records, file.sidecar, file.rules) for file in files] == list(files.places())
     assert [file.bytes for file in files] == files.sizes
     assert all(Path(file.path).is_file() for file in files)
     assert files[-1] == files[79] == files[70:][-1]

@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from services import S3, FaultProxy, Nginx
 from services.faults import Answer, Corrupt, Cut, Delay
+from tests.built import described_shards
 
 import penstock as ps
 from penstock._core import Order, crc32c
@@ -50,6 +51,18 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def url(local: Path, s3: str, s3_server: S3) -> str:
     """The same in a bucket."""
     return copied(local, s3, s3_server)
+
+
+@pytest.mark.parametrize("format", ["tfrecord", "array_record"])
+def test_opening_makes_no_object_for_each_shard(url: str, tmp_path: Path, format: str) -> None:
+    before = described_shards()
+    dataset = ps.load(f"{url}/", cache=tmp_path, format=format)
+    assert len(dataset["train"][[0, 599]]["number"]) == 2
+    assert described_shards() == before
+    files = dataset.files
+    assert list(files.places()) == [(file.path, file.records, file.sidecar, None) for file in files]
+    assert list(files.places(at_source=True)) == [(file.place, file.records, file.sidecar, None) for file in files]
+    assert files.elsewhere
 
 
 def copied(dataset: Path, s3: str, s3_server: S3) -> str:

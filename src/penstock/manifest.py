@@ -107,6 +107,13 @@ def shard_column(shards: Sequence[ShardEntry], part: str) -> list[Any]:
     return shards.column(part) if isinstance(shards, ShardTable) else [getattr(shard, part) for shard in shards]
 
 
+def shard_paths(shards: Sequence[ShardEntry], folder: str = "") -> list[str]:
+    """The files of all shards, in a folder."""
+    if isinstance(shards, ShardTable):
+        return list(shards.paths(folder))
+    return [folder + shard.file for shard in shards]
+
+
 ShardEntries = Mapping[str, Sequence[ShardEntry]]  # of each split
 
 

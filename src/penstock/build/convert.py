@@ -16,7 +16,7 @@ from ..errors import CorruptionError, PenstockError, SchemaError
 from ..load.dataset import Dataset
 from ..load.fetching import Fetcher, bring, bring_beside
 from ..load.opening import Opened, PathLike, open_dataset, open_manifest
-from ..load.shard_files import ShardFile
+from ..load.shard_files import ShardFile, ShardFiles
 from ..manifest import KEYS_SUFFIX, MANIFEST, read_keys
 from ..records.formats import Format
 from ..records.shard import open_shard
@@ -100,7 +100,7 @@ def _order(opened: Opened) -> dict[str, Any]:
     return {"order": "hash", "seed": options["seed"]} if hashed else {"order": "source"}
 
 
-def _records(files: Sequence[ShardFile], opened: Opened) -> RecordFiles | TarSamples:
+def _records(files: ShardFiles, opened: Opened) -> RecordFiles | TarSamples:
     """The records of a split as a source, with the keys that they were built under."""
     paths = [file.path for file in files]
     keys = None

@@ -6,13 +6,14 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from .._core import Index, crc32c
 from ..errors import CorruptionError, PenstockError, StorageError
 from ..records.index import SUFFIX
 from ..storage import open_store
-from .shard_files import ShardFile
+from .shard_files import ShardFile, ShardFiles
 
 THREADS = 4  # shards that come at a time
 ATTEMPTS = 10  # to put a small file where others make room
@@ -28,9 +29,17 @@ class Fetcher:
     kept  files that go last when room is made, the dearest first
     """
 
-    def __init__(self, files: Iterable[ShardFile]) -> None:
-        self._files = {file.path: file for file in files if file.remote is not None}
+    def __init__(self, files: ShardFiles) -> None:
+        self._files = files
         self._begin()
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """The numbers of shards, by their paths."""
+        return {place[0]: number for number, place in enumerate(self._files.places())}
+
+    def _file(self, path: str) -> ShardFile:
+        return self._files[self._numbers[path]]
 
     def _begin(self) -> None:
         self._process = os.getpid()
@@ -43,8 +52,8 @@ class Fetcher:
 
     def bring(self, path: str | os.PathLike[str]) -> bool:
         """Wait a little for a shard; whether it is there. This is what the core calls."""
-        file = self._files.get(os.fspath(path))
-        if file is None or self.has(file):
+        file = self._file(os.fspath(path))
+        if self.has(file):
             return True
         coming = self.want(file.path, urgent=True)
         if not coming.done.wait(BEAT):
@@ -58,7 +67,7 @@ class Fetcher:
         """Wait for shards."""
         wanted = list(paths)
         for path in wanted:
-            if not self.has(self._files[path]):
+            if not self.has(self._file(path)):
                 self.want(path)
         for path in wanted:
             while not self.bring(path):
@@ -81,7 +90,7 @@ class Fetcher:
             self._begin()
         self.here.add(path)
         if urgent and self.kept:
-            self.kept = (*paths_of(self._files[path]), *self.kept)
+            self.kept = (*paths_of(self._file(path)), *self.kept)
         with self._lock:
             coming = self._coming.get(path)
             if coming is None:
@@ -113,7 +122,7 @@ class Fetcher:
                 path = self._queue.popleft()
                 coming = self._coming[path]
             try:
-                bring(self._files[path], lambda: self.kept)
+                bring(self._file(path), lambda: self.kept)
             except (PenstockError, OSError, ValueError) as error:
                 coming.error = error
             coming.done.set()

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import NotFoundError, SchemaError, name_known
-from ..manifest import MANIFEST, WORK, Manifest, ShardEntry, read_manifest
+from ..manifest import MANIFEST, WORK, Manifest, read_manifest
 from ..records.formats import FORMATS
 from ..schema import Schema
-from ..storage import is_glob, is_url, join_url
+from ..storage import is_glob, is_url
 from ..storage.cache import Cache, RemoteFile
 from ..tfds.directory import INFO, Prepared, find_dataset, is_tfds_name, read_prepared
-from .remote import Remote
-from .shard_files import NamedFiles, ShardFiles
+from .shard_files import NamedFiles, ShardFiles, StoredFiles
 
 PathLike = str | os.PathLike[str]
 
@@ -131,11 +130,10 @@ def open_manifest(
         raise SchemaError(f"expected a dataset in the format {chosen!r}, got none", str(directory), hint)
     said = {manifest.format: manifest.options["format"], **manifest.options.get("alternatives", {})}
     ranged = chosen != "tfrecord" or not said[chosen].get("compression")
-
-    def remote(shard: ShardEntry) -> Remote:
-        assert cache is not None
-        return Remote(RemoteFile(join_url(str(directory), shard.file), shard.bytes, shard.crc32c), cache, told, ranged)
-
-    elsewhere = None if cache is None else remote
-    splits = {split: NamedFiles(shards, directory, elsewhere) for split, shards in manifest.formats[chosen].items()}
+    shards = manifest.formats[chosen]
+    if cache is None:
+        splits = {split: NamedFiles(entries, str(directory)) for split, entries in shards.items()}
+    else:
+        where = (str(directory), cache, told, ranged)
+        splits = {split: StoredFiles(entries, *where) for split, entries in shards.items()}
     return Opened(directory, manifest.name, schema or manifest.schema, splits, manifest, format=chosen, cache=cache)

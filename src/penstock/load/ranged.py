@@ -7,6 +7,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -42,13 +43,17 @@ class Ranged:
         self._starts = list(accumulate(files.records, initial=0))
         self._begin()
 
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """The numbers of shards, by where they are."""
+        return {place[0]: number for number, place in enumerate(self._files.places(at_source=True))}
+
     def _begin(self) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._versions: dict[int, str | None] = {}
         self._pool: ThreadPoolExecutor | None = None
-        described = [(file.place, file.records, file.sidecar, file.rules) for file in self._files]
-        self._shards = Shards.in_pieces(described, self._files.sizes)
+        self._shards = Shards.in_pieces(self._files.places(at_source=True), self._files.sizes)
 
     def are_here(self, numbers: Array | Sequence[int]) -> bool:
         """Whether all shards of some examples can be read where they are. Those that cannot be read in parts come."""
@@ -136,7 +141,7 @@ class Ranged:
             try:
                 return ask()
             except ElsewhereError as missing:
-                shard = next(at for at, file in enumerate(self._files) if file.place == missing.path)
+                shard = self._numbers[missing.path]
                 length = min(max(missing.length, LEAST), self._files[shard].bytes - missing.offset)
                 self._put(shard, [(missing.offset, length)])
         raise StorageError(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain, repeat
-from pathlib import Path
 from typing import Any, overload
 
-from ..manifest import ShardEntry, ShardTable, index_file, shard_column
+from ..manifest import ShardEntry, index_file, shard_column, shard_paths
 from ..records.index import SUFFIX
 from ..records.tar import Rule
+from ..storage import join_url
+from ..storage.cache import Cache, RemoteFile, checksum_tag
 from .remote import Remote
 
 Place = tuple[str, int, str | None, tuple[Rule, ...] | None]  # of a shard, for the core: path, records, sidecar, rules
@@ -73,14 +74,13 @@ class ShardFiles(Sequence[ShardFile]):
         """How many bytes each has."""
         return [file.bytes for file in self]
 
-    @property
-    def places(self) -> Sequence[Place]:
-        """What the core must know of each."""
-        return _Places(self)
+    def places(self, *, at_source: bool = False) -> Sequence[Place]:
+        """What the core must know of each. `at_source`: by the URLs of those that are in a store."""
+        return _Places(self, at_source)
 
-    def describe(self) -> Iterator[Place]:
+    def describe(self, at_source: bool) -> Iterator[Place]:
         """The same, one after the other."""
-        return ((file.path, file.records, file.sidecar, file.rules) for file in self)
+        return ((file.place if at_source else file.path, file.records, file.sidecar, file.rules) for file in self)
 
     @property
     def elsewhere(self) -> bool:
@@ -96,8 +96,9 @@ class ShardFiles(Sequence[ShardFile]):
 class _Places(Sequence[Place]):
     """What the core must know of shards, made while it reads it: as a list, it takes longer to keep than to make."""
 
-    def __init__(self, files: ShardFiles) -> None:
+    def __init__(self, files: ShardFiles, at_source: bool) -> None:
         self._files = files
+        self._at_source = at_source
 
     def __len__(self) -> int:
         return len(self._files)
@@ -106,33 +107,23 @@ class _Places(Sequence[Place]):
         return list(self)[at]
 
     def __iter__(self) -> Iterator[Place]:
-        return self._files.describe()
+        return self._files.describe(self._at_source)
 
 
 class NamedFiles(ShardFiles):
-    """The shards of a split that a manifest names.
+    """The shards of a split that a manifest names, in their directory."""
 
-    remote  tells where one comes from, if they are in a store
-    """
-
-    def __init__(
-        self,
-        shards: Sequence[ShardEntry],
-        directory: Path | str,
-        remote: Callable[[ShardEntry], Remote] | None = None,
-    ) -> None:
+    def __init__(self, shards: Sequence[ShardEntry], directory: str) -> None:
         self._shards = shards
         self._directory = directory
-        self._remote = remote
 
     def __len__(self) -> int:
         return len(self._shards)
 
     def _file(self, at: int) -> ShardFile:
         shard = self._shards[at]
-        remote = None if self._remote is None else self._remote(shard)
-        path = os.path.join(self._directory, shard.file) if remote is None else str(remote.cache.path(remote.file))
-        return ShardFile(path, shard.records, shard.bytes, index_file(path), remote=remote)
+        path = os.path.join(self._directory, shard.file)
+        return ShardFile(path, shard.records, shard.bytes, index_file(path))
 
     @property
     def records(self) -> list[int]:
@@ -144,24 +135,60 @@ class NamedFiles(ShardFiles):
         """How many bytes each has."""
         return shard_column(self._shards, "bytes")
 
-    def describe(self) -> Iterator[Place]:
+    def describe(self, at_source: bool) -> Iterator[Place]:
         """What the core must know of each."""
-        if self._remote is not None or not isinstance(self._shards, ShardTable):
-            return super().describe()
-        paths = list(self._shards.paths(os.path.join(self._directory, "")))
+        paths = self._paths()
         indexed = bool(paths) and index_file(paths[0]) is not None  # or none: they are of one format
         sidecars = (path + SUFFIX for path in paths) if indexed else repeat(None)
-        return zip(paths, self.records, sidecars, repeat(None))
+        return zip(self._places() if at_source else paths, self.records, sidecars, repeat(None))
+
+    def _paths(self) -> list[str]:
+        return shard_paths(self._shards, os.path.join(self._directory, ""))
+
+    def _places(self) -> list[str]:
+        return self._paths()
 
     @property
     def elsewhere(self) -> bool:
         """Whether they are in a store."""
-        return self._remote is not None
+        return False
 
     @property
     def inflated(self) -> list[ShardFile]:
         """None: they are no tars."""
         return []
+
+
+class StoredFiles(NamedFiles):
+    """The same, in a folder of a store; they come into a cache. See `Remote`."""
+
+    def __init__(
+        self, shards: Sequence[ShardEntry], url: str, cache: Cache, told: RemoteFile | None, ranged: bool
+    ) -> None:
+        super().__init__(shards, url)
+        self._cache = cache
+        self._told = told
+        self._ranged = ranged
+
+    def _file(self, at: int) -> ShardFile:
+        shard = self._shards[at]
+        file = RemoteFile(join_url(self._directory, shard.file), shard.bytes, shard.crc32c)
+        path = str(self._cache.path(file))
+        remote = Remote(file, self._cache, self._told, self._ranged)
+        return ShardFile(path, shard.records, shard.bytes, index_file(path), remote=remote)
+
+    def _paths(self) -> list[str]:
+        folder = os.path.join(self._cache.place(self._directory.rstrip("/")), "")
+        tags, names = shard_column(self._shards, "crc32c"), shard_paths(self._shards, os.sep)
+        return [folder + checksum_tag(tag) + name for tag, name in zip(tags, names, strict=True)]
+
+    def _places(self) -> list[str]:
+        return shard_paths(self._shards, join_url(self._directory, ""))
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether they are in a store."""
+        return True
 
 
 class JoinedFiles(ShardFiles):
@@ -191,9 +218,9 @@ class JoinedFiles(ShardFiles):
         """How many bytes each has."""
         return [*chain.from_iterable(part.sizes for part in self._parts)]
 
-    def describe(self) -> Iterator[Place]:
+    def describe(self, at_source: bool) -> Iterator[Place]:
         """What the core must know of each."""
-        return chain.from_iterable(part.describe() for part in self._parts)
+        return chain.from_iterable(part.describe(at_source) for part in self._parts)
 
     @property
     def elsewhere(self) -> bool:

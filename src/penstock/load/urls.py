@@ -13,7 +13,7 @@ from ..tfds.directory import INFO
 from .fetching import Fetcher
 from .opening import Opened, open_manifest
 from .remote import Remote
-from .shard_files import ShardFile
+from .shard_files import ShardFile, ShardFiles
 
 
 def read_remote_manifest(url: str) -> tuple[Manifest, RemoteFile]:
@@ -53,5 +53,5 @@ def brought_files(urls: Sequence[str], cache: Cache) -> list[str]:
         entry = store.entry(name)
         remote = Remote(RemoteFile(url, entry.size, version=entry.version), cache)
         files.append(ShardFile(str(cache.path(remote.file)), 0, entry.size, None, remote=remote))
-    Fetcher(files).get(file.path for file in files)
+    Fetcher(ShardFiles(files)).get(file.path for file in files)
     return [file.path for file in files]

@@ -49,8 +49,13 @@ class RemoteFile:
     def tag(self) -> str:
         """What tells its content from others that had its name."""
         if self.crc32c is not None:
-            return f"{self.crc32c:08x}"
+            return checksum_tag(self.crc32c)
         return blake2b(f"{self.size} {self.version}".encode(), digest_size=4).hexdigest()
+
+
+def checksum_tag(crc32c: int) -> str:
+    """The tag of a file whose CRC-32C is known."""
+    return f"{crc32c:08x}"
 
 
 class Cache:
@@ -83,10 +88,13 @@ class Cache:
 
     def path(self, file: RemoteFile) -> Path:
         """Where a file is, or will be."""
-        folder = file.url.rpartition("/")[0]
-        digest = blake2b(folder.encode(), digest_size=6).hexdigest()
-        name = re.sub(r"[^\w.-]", "_", url_name(folder))[:60]
-        return self.folder / f"{digest}-{name}" / file.tag / url_name(file.url)
+        return self.place(file.url.rpartition("/")[0]) / file.tag / url_name(file.url)
+
+    def place(self, url: str) -> Path:
+        """Where the files of a folder are: each below its tag."""
+        digest = blake2b(url.encode(), digest_size=6).hexdigest()
+        name = re.sub(r"[^\w.-]", "_", url_name(url))[:60]
+        return self.folder / f"{digest}-{name}"
 
     def has(self, file: RemoteFile) -> bool:
         """Whether a file is there; then it counts as used."""
