@@ -60,6 +60,7 @@ class Simulated:
     progress = None
     worker_memory = 1 << 30
     chunk_bytes = 1 << 22
+    sync = True
     here = ps.Local(workers=1)
 
     def __init__(self, workers: int) -> None:

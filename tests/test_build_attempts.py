@@ -27,6 +27,7 @@ class Twice:
     processes = 2
     worker_memory = 1 << 28
     chunk_bytes = 1 << 20
+    sync = True
     here = ps.Local(workers=1)
 
     def __init__(self) -> None:
