@@ -146,7 +146,7 @@ class Objects:
             return self._obs.put(self._store, name, path, use_multipart=True, chunk_size=PIECE, max_concurrency=AT_ONCE)
 
         sent = self._tried(name, attempt, patience=max(DEADLINE, size / SMALLEST))
-        return Entry(name, size, sent.get("e_tag"))
+        return Entry(name, size, _tag(sent))
 
     def publish(self, name: str, data: bytes, *, exclusive: bool = False) -> bool:
         """Some bytes become an object."""
@@ -230,8 +230,14 @@ class _SlowError(Exception):
 
 
 def _entry(meta: Any) -> Entry:
-    version = meta.get("e_tag") or (meta["last_modified"].isoformat() if meta.get("last_modified") else None)
+    version = _tag(meta) or (meta["last_modified"].isoformat() if meta.get("last_modified") else None)
     return Entry(meta["path"], meta["size"], version)
+
+
+def _tag(meta: Any) -> str | None:
+    """The ETag of an object. Azure quotes it when it is asked for the object, and not when it lists it."""
+    tag = meta.get("e_tag")
+    return tag if tag is None else str(tag).strip('"')
 
 
 def _said(error: Exception) -> str:
