@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from services import S3
 from tests.test_compat_datum import exported_by_datum, picture, said
 from tests.tfds_cases import F, prepare
 
@@ -52,6 +54,16 @@ def test_directories_of_tfds(prepared: Path, capsys: pytest.CaptureFixture[str])
     first = json.loads(asked(capsys, "head", prepared, "-n", 1, "--json"))
     shown = asked(capsys, "head", prepared, "-n", 1)
     assert re.search(rf"label +int64 \(label\) +{('cat', 'dog')[first['label']]} \({first['label']}\)", shown)
+
+
+def test_directories_of_tfds_in_a_store(
+    prepared: Path, s3: str, s3_server: S3, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(prepared, s3_server.root / s3.removeprefix("s3://") / "toy")
+    assert asked(capsys, "verify", f"{s3}/toy").count("whole") == 2
+    assert re.search(r"train +20 +1 ", asked(capsys, "info", f"{s3}/toy"))
+    assert "label" in asked(capsys, "head", f"{s3}/toy", "-n", 1)
+    assert "expected a dataset, got no penstock.json" in asked(capsys, "info", f"{s3}/other", code=2)
 
 
 def test_a_shard_that_lost_records_is_found_by_the_counts_of_tfds(

@@ -18,7 +18,7 @@ from ..errors import CorruptionError, PenstockError
 from ..info import Info
 from ..load.dataset import Dataset
 from ..load.opening import files_without_manifest, names_files
-from ..load.urls import read_remote_manifest
+from ..load.urls import remote_manifest
 from ..manifest import MANIFEST, Manifest, ShardEntries, ShardEntry, read_keys, read_manifest, shard_files
 from ..records import tfrecord
 from ..records.check import IndexReport, check_indexes, checksum
@@ -40,14 +40,14 @@ def is_dataset(path: str) -> bool:
 def manifest_of(path: str) -> Manifest | None:
     """The manifest of a dataset; one of TFDS, of Datum, or of files alone has none."""
     if is_url(path):
-        return read_remote_manifest(path)[0]
+        return remote_manifest(path)
     return read_manifest(Path(path)) if os.path.isfile(os.path.join(path, MANIFEST)) else None
 
 
 def shards_of(path: str) -> dict[str, Told]:
     """The shards of a dataset in all its formats, by path or URL."""
     manifest = manifest_of(path)
-    return dict(files_without_manifest(Path(path)) if manifest is None else _entries(path, manifest))
+    return dict(files_without_manifest(path) if manifest is None else _entries(path, manifest))
 
 
 def _entries(path: str, manifest: Manifest) -> dict[str, ShardEntry]:

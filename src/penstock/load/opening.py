@@ -12,7 +12,7 @@ from ..errors import NotFoundError, SchemaError, name_known
 from ..manifest import MANIFEST, WORK, Manifest, read_manifest
 from ..records.formats import FORMATS
 from ..schema import Schema
-from ..storage import is_glob, is_url
+from ..storage import beside, is_glob, is_url
 from ..storage.cache import Cache, RemoteFile
 from ..tfds.directory import INFO, Prepared, find_dataset, is_tfds_name, read_prepared
 from .shard_files import NamedFiles, ShardFiles, StoredFiles
@@ -93,11 +93,15 @@ def open_dataset(
     return open_files(paths, given, cache, format, raw=raw)
 
 
-def files_without_manifest(directory: Path) -> dict[str, int | None]:
-    """The shards of a folder that TFDS, Datum or anyone has made, unopened; with their records, if TFDS says them."""
-    if (directory / INFO).is_file():
-        splits = read_prepared(directory).splits.values()
-        return {os.path.join(directory, file): records for files in splits for file, records in files}
+def files_without_manifest(path: str) -> dict[str, int | None]:
+    """The shards of a folder that TFDS, Datum or anyone has made, unopened; with their records, if TFDS says them.
+
+    A URL is of one that TFDS prepared.
+    """
+    directory = Path(path)
+    if is_url(path) or (directory / INFO).is_file():
+        splits = read_prepared(path).splits.values()
+        return {str(beside(path, file)): records for files in splits for file, records in files}
     if (directory / MAPPING).is_file():
         from .datum import exported_files
 

@@ -23,6 +23,16 @@ def read_remote_manifest(url: str) -> tuple[Manifest, RemoteFile]:
     return Manifest.from_json(said, where), RemoteFile(where, entry.size, version=entry.version)
 
 
+def remote_manifest(url: str) -> Manifest | None:
+    """The manifest of a dataset; None of one that TFDS prepared, which has none."""
+    try:
+        return read_remote_manifest(url)[0]
+    except NotFoundError:
+        if not _has(url, INFO):
+            raise
+        return None
+
+
 def open_url(url: str, schema: Schema | None, format: str | None, cache: Cache) -> Opened:
     """A dataset that `build` made, or one that TFDS prepared; their metadata say all."""
     try:
