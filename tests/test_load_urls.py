@@ -428,6 +428,27 @@ def test_hosts_fetch_what_they_read(many_url: str, many: Path, s3_faults: FaultP
     assert size <= s3_faults.answered - before < 1.1 * size + 20_000
 
 
+def test_hosts_with_lanes_share_the_shards(many_url: str, many: Path, s3_faults: FaultProxy, tmp_path: Path) -> None:
+    """Four hosts bring little more than one would, each what it reads; and still every example comes once."""
+    shards = sorted(many.glob("*-of-00024"))
+    in_order = numbers(ps.load(many)["train"].batch(25))
+    seen: list[int] = []
+    began = s3_faults.answered
+    for host in range(4):
+        split = ps.load(many_url, cache=tmp_path / f"{host}")["train"]
+        before = s3_faults.answered
+        got = numbers(split.shuffle(seed=3, window=50, lanes=4).shard(host, 4).batch(10))
+        size = sum(shards[shard].stat().st_size for shard in {in_order.index(number) // 25 for number in got})
+        assert size <= s3_faults.answered - before < 1.1 * size + 20_000
+        seen += got
+    assert sorted(seen) == sorted(in_order)
+    everything = sum(path.stat().st_size for path in shards)
+    assert s3_faults.answered - began < 2 * everything
+    here = ps.load(many)["train"].shuffle(seed=3, window=50)
+    dealt = numbers(here.shard(0, 4).batch(10))
+    assert len({in_order.index(number) // 25 for number in dealt}) == 24, "without lanes, a host needs them all"
+
+
 def test_tensorflow_reads_the_files_of_the_cache(url: str, local: Path, tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     there = ps.load(url, cache=tmp_path)["train"].batch(50).to_tf(graph=True)

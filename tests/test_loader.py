@@ -438,6 +438,8 @@ def test_a_mix_of_other_fields_is_refused(ds: ps.Dataset) -> None:
         (lambda split: split.batch(2).cache(), "expected cache before batch"),
         (lambda split: split.select("tokens").pack(2).pack(2), "expected batch after pack"),
         (lambda split: split.shuffle(window=0), "expected window to be 1 or more"),
+        (lambda split: split.shuffle(window=5, lanes=0), "expected lanes to be 1 or more"),
+        (lambda split: split.shuffle(lanes=2), "expected lanes with a window, got them without"),
         (lambda split: split.repeat().shuffle(), "Shuffle first, then repeat"),
         (lambda split: split.shard(2, 2), "expected an index below 2"),
         (lambda split: split.shard(0, 2, even="both"), "expected even=False"),

@@ -146,12 +146,13 @@ def run(loaders: list[Any], steps: int | None) -> tuple[list[Any], list[dict[str
     st.sampled_from(["batch", "examples", "map", "filter"]),
     st.integers(1, 6),
     st.booleans(),
+    st.sampled_from([None, 1, 4, 8]),
 )
 @settings(max_examples=40)
 def test_hosts_come_and_go_and_every_example_comes_once(
-    train: ps.Split, hosts: list[int], steps: list[int], kind: str, size: int, single: bool
+    train: ps.Split, hosts: list[int], steps: list[int], kind: str, size: int, single: bool, lanes: int | None
 ) -> None:
-    loader: Any = train.shuffle(5).repeat(2)
+    loader: Any = train.shuffle(5, window=lanes and 7, lanes=lanes).repeat(2)
     loader = {
         "batch": loader.batch(size),
         "examples": loader,

@@ -39,6 +39,17 @@ def shuffled(pair: Pair, seed: int, window: int | None) -> Pair:
     return order.shuffle(seed, window), numbers
 
 
+def in_lanes(pair: Pair, count: int) -> Pair:
+    order, oracle = pair
+
+    def numbers(epoch: int) -> list[int]:
+        lanes = [part.tolist() for part in np.array_split(np.asarray(oracle(epoch), int), count)]
+        turns = itertools.chain.from_iterable(itertools.zip_longest(*lanes))
+        return [number for number in turns if number is not None]
+
+    return order.lanes(count), numbers
+
+
 def repeated(pair: Pair, count: int) -> Pair:
     order, oracle = pair
     return order.repeat(count), lambda epoch: list(
@@ -113,6 +124,7 @@ def grown(pairs: st.SearchStrategy[Pair]) -> st.SearchStrategy[Pair]:
     weights = st.lists(st.integers(1, 9), min_size=3, max_size=3)
     return st.one_of(
         st.builds(shuffled, pairs, SEEDS, st.one_of(st.none(), st.integers(1, 60))),
+        st.builds(in_lanes, pairs, st.integers(1, 9)),
         st.builds(repeated, pairs, TIMES),
         st.builds(endless, pairs, st.integers(0, 60)),
         st.builds(sliced, pairs, SMALL, st.one_of(st.none(), st.integers(0, 90)), TIMES),
@@ -240,6 +252,8 @@ def test_every_block_of_a_mix_has_its_shares() -> None:
     [
         (lambda: Order.span(3, 2), "expected a span, got 3..2"),
         (lambda: Order.span(0, 5).shuffle(0, 0), "expected the window to be 1 or more, got 0"),
+        (lambda: Order.span(0, 5).lanes(0), "expected the number of lanes to be 1 or more, got 0"),
+        (lambda: Order.span(0, 5).repeat(None).lanes(2), "expected an order that ends, got one that goes on for ever"),
         (lambda: Order.span(0, 5).repeat(0), "expected the number of repetitions to be 1 or more"),
         (lambda: Order.span(0, 5).repeat(None).shuffle(0), "got one that goes on for ever. Shuffle first, then repeat"),
         (lambda: Order.span(0, 5).echo(0), "expected the number of times to be 1 or more"),

@@ -3,6 +3,7 @@
 //! An order is a small value made of others. Nothing of it is ever written out as a list: any stretch of positions is
 //! computed by itself, in memory that does not depend on how long the order is.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -50,6 +51,11 @@ enum Step {
         start: u64,
         stride: u64,
         wrap: Option<u64>,
+    },
+    /// Stretches of the inner order, about as long as each other, that take turns.
+    Lanes {
+        inner: Order,
+        count: u64,
     },
     Echo {
         inner: Order,
@@ -173,6 +179,17 @@ impl Order {
         Order::new(Step::Slice { inner: self.clone(), start, stride, wrap }, length, std::slice::from_ref(self))
     }
 
+    /// So many stretches of it take turns. Dealt out to as many hosts, or to a number that divides it, each host has
+    /// stretches of its own: it reads on where it was.
+    pub fn lanes(&self, count: u64) -> Result<Order> {
+        positive("the number of lanes", count)?;
+        let Some(length) = self.length() else {
+            let error = Error::usage("expected an order that ends, got one that goes on for ever");
+            return Err(error.advise("Make lanes first, then repeat."));
+        };
+        Order::new(Step::Lanes { inner: self.clone(), count }, Some(length), std::slice::from_ref(self))
+    }
+
     /// Each example some times in a row.
     pub fn echo(&self, times: u64) -> Result<Order> {
         positive("the number of times", times)?;
@@ -249,6 +266,21 @@ impl Order {
                 self.deal(positions);
                 inner.apply(epoch, positions);
             }
+            Step::Lanes { inner, count } => {
+                let (whole, longer) = inner.length().map_or((0, 0), |length| (length / count, length % count));
+                // A lane at a time: its positions are neighbours below.
+                let mut lanes: BTreeMap<u64, Vec<(usize, u64)>> = BTreeMap::new();
+                for (slot, &position) in positions.iter().enumerate() {
+                    let lane = position % count;
+                    let below = lane * whole + lane.min(longer) + position / count;
+                    lanes.entry(lane).or_default().push((slot, below));
+                }
+                for lane in lanes.values() {
+                    let mut numbers: Vec<u64> = lane.iter().map(|&(_, below)| below).collect();
+                    inner.apply(epoch, &mut numbers);
+                    lane.iter().zip(numbers).for_each(|(&(slot, _), number)| positions[slot] = number);
+                }
+            }
             Step::Echo { inner, times } => {
                 positions.iter_mut().for_each(|position| *position /= times);
                 inner.apply(epoch, positions);
@@ -322,6 +354,8 @@ mod tests {
         assert_eq!(all(&span(0, 4).slice(2, Some(9), 2, true).unwrap(), 0), [2, 0, 2, 0]);
         assert_eq!(all(&span(0, 4).slice(2, Some(9), 1, false).unwrap(), 0), [2, 3]);
         assert_eq!(all(&span(4, 6).echo(2).unwrap(), 0), [4, 4, 5, 5]);
+        assert_eq!(all(&span(0, 8).lanes(3).unwrap(), 0), [0, 3, 6, 1, 4, 7, 2, 5]);
+        assert_eq!(all(&span(0, 2).lanes(3).unwrap(), 0), [0, 1]);
     }
 
     #[test]

@@ -56,6 +56,11 @@ impl Order {
         made(py, self.0.slice(start, stop, step, wrap))
     }
 
+    /// Stretches that take turns.
+    fn lanes(&self, py: Python<'_>, count: u64) -> PyResult<Order> {
+        made(py, self.0.lanes(count))
+    }
+
     /// Each example some times in a row.
     fn echo(&self, py: Python<'_>, times: u64) -> PyResult<Order> {
         made(py, self.0.echo(times))

@@ -54,19 +54,27 @@ class Loader:
 
     # Which examples, in which order
 
-    def shuffle(self, seed: int = 0, window: int | None = None) -> Loader:
+    def shuffle(self, seed: int = 0, window: int | None = None, lanes: int | None = None) -> Loader:
         """A permutation of all examples, another one each epoch, in no memory.
 
         With a window, neighbours are shuffled within so many positions, and the windows among themselves: for disks
-        that dislike jumps. Compressed tars are always shuffled within a window, unless told as large as one of them.
+        that dislike jumps, and for stores. With lanes as well, so many stretches of windows take turns, and hosts whose
+        number divides that of the lanes have lanes of their own: `shuffle(window=4096, lanes=8).shard(rank, 8)` fetches
+        an eighth of the shards, and what windows share. Compressed tars are always shuffled within a window, unless
+        told as large as one of them.
         """
         self._recipe.refuse_batches("shuffle")
+        if lanes is not None:
+            _number("lanes", lanes, 1)
+            if window is None:
+                hint = "shuffle(window=..., lanes=...)"
+                raise SchemaError("expected lanes with a window, got them without", "shuffle", hint)
         if window is not None:
             _number("window", window, 1)
         elif (window := self._recipe.widest_window) is not None:
             said = f"compressed tars are shuffled within windows of {window} examples, not as a whole"
             warnings.warn(f"{said}: each is inflated as it is read. Uncompressed ones are read anywhere", stacklevel=2)
-        return self._with(self._recipe.ordered(Shuffle(_number("seed", seed, 0), window)))
+        return self._with(self._recipe.ordered(Shuffle(_number("seed", seed, 0), window, lanes)))
 
     def repeat(self, count: int | None = None) -> Loader:
         """Several epochs as one, each in an order of its own; for ever, unless a number is given."""

@@ -22,13 +22,15 @@ MOST_LETTERS = 60
 
 @dataclass(frozen=True)
 class Shuffle:
-    """A permutation of the whole, another one each epoch; with a window, of the examples within it."""
+    """A permutation of the whole, another each epoch; with a window, of the examples within it. Lanes take turns."""
 
     seed: int = 0
     window: int | None = None
+    lanes: int | None = None
 
     def apply(self, order: Order) -> Order:
-        return order.shuffle(self.seed, self.window)
+        shuffled = order.shuffle(self.seed, self.window)
+        return shuffled if self.lanes is None else shuffled.lanes(self.lanes)
 
 
 @dataclass(frozen=True)
