@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import random
 import shutil
 import struct
@@ -526,11 +527,26 @@ def csv() -> dict[str, bytes]:
     }
 
 
+def deflate() -> dict[str, bytes]:
+    """A byte for how often the rest is repeated, and numbers of four bytes."""
+    halves = struct.pack("<40f", *(n % 7 / 2 if n % 3 else math.nan for n in range(40)))
+    return {
+        "halves": b"\x40" + halves,
+        "no_number": b"\0ab",
+        "none": b"\0",
+        "one": b"\xff\0\0\x80?",
+        "rising": b"\x03" + struct.pack("<100I", *range(100)),
+        "shifted": b"\x21" + halves + b"x",
+        "wide": b"\0" + bytes(n * n * 97 % 251 for n in range(4000)),
+    }
+
+
 def main() -> None:
     """Writes all seeds."""
     total = 0
     shutil.rmtree(SEEDS, ignore_errors=True)
-    for target in (frame_scan, array_record, example_decode, sequence_decode, index_file, round_trip, image, tar, csv):
+    records = (frame_scan, array_record, example_decode, sequence_decode, index_file, round_trip)
+    for target in (*records, deflate, image, tar, csv):
         folder = SEEDS / target.__name__
         folder.mkdir(parents=True)
         for name, data in target().items():

@@ -20,6 +20,7 @@ from tests.records_oracle import entry, example, field, packed_ints, plain, row_
 
 import penstock as ps
 from penstock.dtypes import DTYPES, FLOATS, TEXTS
+from penstock.recipes.tornet_sample import storms
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/"), min_size=1, max_size=6)
 
@@ -437,3 +438,36 @@ def test_bfloat16_without_ml_dtypes_is_one_sentence_with_the_pip_line() -> None:
     """)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "bfloat16 fields need the package ml_dtypes: pip install penstock[bfloat16]\n", done.stderr
+
+
+# zlib
+
+
+def stored(array: Any) -> bytes:
+    """An array as a zlib field has it."""
+    codec = ps.Codec({"x": ps.Field(dtype=array.dtype.name, shape=array.shape, encoding="zlib")})
+    message = tf.train.Example.FromString(codec.encode({"x": array[None]})[0])
+    return bytes(message.features.feature["x"].bytes_list.value[0])
+
+
+@given(st.data())
+def test_any_zlib_reads_what_is_stored(data: st.DataObject) -> None:
+    dtype = data.draw(st.sampled_from(["float32", "int32", "uint32", "int16", "float64"]))
+    few = data.draw(st.lists(st.integers(0, 2**16), min_size=1, max_size=40))
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    parts = [
+        random.choice(few, data.draw(st.integers(0, 9000))),
+        np.repeat(random.choice(few, 3), data.draw(st.integers(0, 500))),
+        random.integers(0, 2**31, data.draw(st.integers(1, 3000))),
+    ]
+    array = np.concatenate(parts).astype(np.int64).astype(dtype)
+    assert zlib.decompress(stored(array)) == array.tobytes()
+
+
+def test_zlib_is_at_most_a_tenth_larger_than_at_its_default_level() -> None:
+    random = np.random.default_rng(3)
+    radar = storms(random, 3)
+    arrays = [*radar, radar[0] * np.float32(7 / 80), random.integers(0, 50_000, 100_000, np.int32)]
+    arrays += [np.round(np.cumsum(random.normal(size=100_000)) * 2) / 2, random.integers(0, 9, 100_000, np.int16)]
+    for array in arrays:
+        assert len(stored(array)) < 1.1 * len(zlib.compress(array.tobytes()))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.records_oracle import framed
 
@@ -187,6 +188,15 @@ def test_csv_files(seed: Path, tmp_path: Path) -> None:
     table: Any = attempt(ps.csv, tmp_path, delimiter=",\t §"[which >> 6])
     if table is not None:
         assert [list(table[row]) for row in range(len(table))] == [list(table.columns)] * len(table)
+
+
+@seeds("deflate")
+def test_numbers_as_zlib(seed: Path) -> None:
+    data = seed.read_bytes()
+    numbers = np.frombuffer(data[1:] * 60, np.uint8)[: len(data[1:]) // 4 * 4 * 60].view("<u4")
+    field = ps.Field(dtype="uint32", shape=(len(numbers),), encoding="zlib")
+    codec = ps.Codec({"numbers": field})
+    np.testing.assert_equal(codec.decode(codec.encode({"numbers": numbers[None]}))["numbers"][0], numbers)
 
 
 @seeds("round_trip")

@@ -3,7 +3,6 @@
 use std::sync::{Mutex, PoisonError};
 
 use half::f16;
-use libdeflater::{CompressionLvl, Compressor};
 
 use crate::error::{Error, Result};
 use crate::frames::Frames;
@@ -12,9 +11,7 @@ use crate::queue::in_order;
 use crate::spare::Spare;
 use crate::whole::Files;
 use crate::wire::{put_varint, varint_length, write_varint};
-
-/// libdeflate's quickest level; docs/decisions.md says why.
-pub const ZLIB_LEVEL: i32 = 1;
+use crate::zlib::Zlib;
 
 /// Records are encoded in pieces of about this many bytes of input: enough to be worth a thread, few enough for its cache.
 const PIECE_BYTES: usize = 1 << 19;
@@ -184,7 +181,7 @@ impl<'a> Lane<'a> {
                 each_int(self.spec.dtype, self.number_bytes(row), |sum, value| sum + varint_length(value))
             }
             (Encoding::Bytes, _) => one(self.number_bytes(row).len()),
-            (Encoding::Zlib, _) => one(scratch.compress(self.number_bytes(row))?),
+            (Encoding::Zlib, _) => one(scratch.compress(self.number_bytes(row), self.spec.dtype.width())?),
         };
         Ok(Some(size))
     }
@@ -308,7 +305,7 @@ fn put_floats(dtype: Dtype, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
 /// What a thread keeps between records.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    compressor: Option<Compressor>,
+    zlib: Zlib,
     compressed: std::collections::VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     taken: Option<Vec<u8>>,
@@ -322,16 +319,10 @@ impl Drop for Scratch {
 }
 
 impl Scratch {
-    fn compress(&mut self, bytes: &[u8]) -> Result<usize> {
-        let level = || Compressor::new(CompressionLvl::new(ZLIB_LEVEL).unwrap_or_default());
-        let compressor = self.compressor.get_or_insert_with(level);
-        let most = compressor.zlib_compress_bound(bytes.len());
-        let mut out = self.spare.pop().unwrap_or_else(|| SPARE.take(most));
-        out.resize(most, 0);
-        let length = compressor
-            .zlib_compress(bytes, &mut out)
-            .map_err(|error| Error::usage(format!("expected to compress {} bytes, got: {error}", bytes.len())))?;
-        out.truncate(length);
+    fn compress(&mut self, bytes: &[u8], width: usize) -> Result<usize> {
+        let mut out = self.spare.pop().unwrap_or_else(|| SPARE.take(bytes.len()));
+        self.zlib.compress(bytes, width, &mut out)?;
+        let length = out.len();
         self.compressed.push_back(out);
         Ok(length)
     }

@@ -12,6 +12,7 @@ pub mod convert;
 pub mod crc;
 pub mod csv;
 pub mod decode;
+pub mod deflate;
 pub mod encode;
 pub mod error;
 pub mod example;

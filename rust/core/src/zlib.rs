@@ -1,11 +1,43 @@
-//! Fields that are zlib streams, through libdeflate.
+//! Fields that are zlib streams: written through our own compressor where it is the better one, and read through libdeflate.
 
-use libdeflater::{DecompressionError, Decompressor};
+use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
+use crate::deflate::Deflate;
 use crate::error::{Error, Result};
+
+/// docs/decisions.md says why.
+const LEVEL: i32 = 5;
+/// Bytes from which on numbers of four of them are compressed as such; fewer are not worth the tables.
+const MANY: usize = 1 << 12;
 
 /// Deflate turns one byte into at most this many, so a stream of n bytes can't hold more than n times as much.
 pub(crate) const MAX_INFLATION: usize = 1032;
+
+/// What compresses, made when it is needed.
+#[derive(Default)]
+pub(crate) struct Zlib {
+    numbers: Option<Box<Deflate>>,
+    bytes: Option<Compressor>,
+}
+
+impl Zlib {
+    /// Puts the stream of numbers of so many bytes each in place of what `out` has.
+    pub(crate) fn compress(&mut self, bytes: &[u8], width: usize, out: &mut Vec<u8>) -> Result<()> {
+        out.clear();
+        if width == 4 && bytes.len() >= MANY {
+            self.numbers.get_or_insert_default().zlib(bytes, out);
+            return Ok(());
+        }
+        let level = || Compressor::new(CompressionLvl::new(LEVEL).unwrap_or_default());
+        let compressor = self.bytes.get_or_insert_with(level);
+        out.resize(compressor.zlib_compress_bound(bytes.len()), 0);
+        let length = compressor
+            .zlib_compress(bytes, out)
+            .map_err(|error| Error::usage(format!("expected to compress {} bytes, got: {error}", bytes.len())))?;
+        out.truncate(length);
+        Ok(())
+    }
+}
 
 fn not_zlib(value: &[u8]) -> Error {
     Error::corrupt(format!("expected a zlib stream, got {} bytes that are not one", value.len()))
