@@ -48,7 +48,7 @@ test-all: ## run all the tests, the slow ones too
 	@$(PYTHON) -m services build
 	.venv-test/bin/python -m pytest $(PYTEST_ARGS)
 
-services: ## start a real S3, AIStore and nginx on loopback, until Ctrl-C (compiles them the first time)
+services: ## start a real S3, AIStore, nginx and emulators on loopback, until Ctrl-C (builds them the first time)
 	@scripts/need
 	@$(PYTHON) -m services
 

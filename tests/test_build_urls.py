@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 from services import S3, FaultProxy
 from services.faults import Answer, Cut
+from tests.tar_cases import write_tar
 
 import penstock as ps
 from penstock.build.encoder import Job, Target
@@ -39,9 +40,13 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    """The files of a dataset; of the manifest what does not depend on when it was made."""
-    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def files(place: Path | str) -> dict[str, bytes]:
+    """The files of a folder or a URL; of the manifest what does not depend on when it was made."""
+    if isinstance(place, Path):
+        found = {path.relative_to(place).as_posix(): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    else:
+        store, name = open_store(place)
+        found = {entry.name.removeprefix(f"{name}/"): store.read(entry.name) for entry in store.list(name)}
     manifest = json.loads(found.pop("penstock.json"))
     return {**found, "penstock.json": json.dumps({**manifest, "made": None}).encode()}
 
@@ -63,6 +68,31 @@ def test_a_build_into_a_store_has_the_bytes_of_a_local_one(
     assert str(built.leaking[0]) == str(ps.build(source, tmp_path / "again", shards=4, workers=1).leaking[0])
     np.testing.assert_equal(built["train"][[5, 399]], ps.load(tmp_path / "numbers")["train"][[5, 399]])
     assert not list((own_folders / "penstock" / "builds").iterdir()), "nothing is left on this machine"
+
+
+@pytest.mark.parametrize("bucket", ["s3", "gs", "az", "ais"], indirect=True)
+def test_every_store_holds_datasets_and_tars(bucket: str, tmp_path: Path) -> None:
+    url = f"{bucket}/data/numbers"
+    ps.build(examples(), url, shards=4, workers=2)
+    here = ps.build(examples(), tmp_path / "numbers", shards=4, workers=1)
+    assert files(url) == files(tmp_path / "numbers")
+    there = ps.load(url, cache=tmp_path / "cache")
+    np.testing.assert_equal(there["train"][[5, 399]], here["train"][[5, 399]])
+    for epoch in range(2):
+        ours, theirs = (dataset["train"].shuffle(seed=7).batch(32).epoch(epoch) for dataset in (there, here))
+        np.testing.assert_equal(list(ours), list(theirs))
+    store, _ = open_store(bucket)
+    members = [(f"{n:03}.{kind}", str(n).encode()) for n in range(20) for kind in ("cls", "txt")]
+    store.send(write_tar(tmp_path / "train.tar", members), "tars/train-0.tar")
+    samples = ps.load(f"{bucket}/tars/*.tar")["train"]
+    assert samples[7]["cls"] == 7
+    assert sorted(sample["txt"] for sample in samples.shuffle(seed=1)) == sorted(map(str, range(20)))
+    with pytest.raises(ps.NotFoundError, match=f"expected a dataset, got no penstock.json - at {bucket}-no/data"):
+        ps.load(f"{bucket}-no/data")
+    missing = f"expected the bucket {bucket.partition('://')[2]}-no, got nothing - at {bucket}-no/"
+    for reach in (lambda: ps.build(examples(1), f"{bucket}-no/data"), lambda: ps.load(f"{bucket}-no/*.tar")):
+        with pytest.raises(ps.NotFoundError, match=missing):
+            reach()
 
 
 def test_a_dataset_is_brought_up_to_date(s3: str, s3_server: S3, tmp_path: Path) -> None:

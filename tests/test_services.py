@@ -10,11 +10,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
-from services import S3, AIStore, FaultProxy, Nginx, UnavailableError, programs
+from services import GCS, S3, AIStore, Azurite, FaultProxy, Nginx, UnavailableError, programs
 from services.faults import Answer, Corrupt, Cut, Delay, Stall
 from services.server import Server
 
@@ -79,6 +80,19 @@ def test_the_s3_has_buckets(s3: str, s3_server: S3) -> None:
     assert (s3_server.root / s3.removeprefix("s3://")).is_dir()
 
 
+def test_the_door_to_googles_protocol_keeps_no_generations(gs: str, gs_server: GCS) -> None:
+    bucket, answers = gs.removeprefix("gs://"), []
+    with closing(http.client.HTTPConnection("127.0.0.1", gs_server.port, timeout=5)) as connection:
+        for generation in ("0", "0", "7"):
+            headers = {"x-goog-if-generation-match": generation}
+            connection.request("PUT", f"/{bucket}/a%2Fb", f"at {generation}".encode(), headers)
+            answer = connection.getresponse()
+            answer.read()
+            answers.append(answer.status)
+    assert answers == [200, 412, 501]
+    assert (gs_server.root / bucket / "a" / "b").read_bytes() == b"at 0"
+
+
 def test_the_aistore_has_two_targets(ais: str, ais_server: AIStore) -> None:
     with urllib.request.urlopen(f"{ais_server.endpoint}/v1/daemon?what=smap", timeout=5) as answer:
         assert answer.read().count(b'"daemon_type":"target"') == 2
@@ -103,6 +117,8 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setattr(programs, "CACHE", tmp_path)
     with pytest.raises(UnavailableError, match="versitygw is not compiled yet: run `make services`"):
         S3()
+    with pytest.raises(UnavailableError, match="azurite is not installed yet: run `make services`"):
+        Azurite()
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnavailableError, match="Go is needed to compile aisnode"):
         programs.compile_program("aisnode")

@@ -1,4 +1,4 @@
-"""Object stores, against a real S3 and a real nginx: what goes in comes out, whatever happens on the way."""
+"""Object stores, against real servers: what goes in comes out, whatever happens on the way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from services import S3, FaultProxy, Nginx
+from services import FaultProxy, Nginx
 from services.faults import Answer, Cut, Delay, Fault, Stall
 
 from penstock import NotFoundError, SchemaError, StorageError
@@ -21,8 +21,8 @@ BYTES = bytes(range(256)) * 4000  # 1 MB
 
 
 @pytest.fixture
-def store(s3: str) -> Store:
-    return open_store(f"{s3}/x")[0]
+def store(bucket: str) -> Store:
+    return open_store(f"{bucket}/x")[0]
 
 
 def in_child(work: Callable[[], object], seconds: float = 20) -> int:
@@ -67,7 +67,7 @@ def test_paths_are_no_urls() -> None:
         open_store("s3:///x")
 
 
-def test_objects_are_written_listed_read_and_deleted(store: Store, s3: str, tmp_path: Path) -> None:
+def test_objects_are_written_listed_read_and_deleted(store: Store, bucket: str) -> None:
     assert store.publish("data/a", b"one")
     assert store.publish("data/b", BYTES)
     assert store.publish("other", b"")
@@ -86,7 +86,7 @@ def test_objects_are_written_listed_read_and_deleted(store: Store, s3: str, tmp_
     assert store.entry("data/a").version != before
     store.delete("data/a")
     store.delete("data/a")
-    with pytest.raises(NotFoundError, match=f"expected an object, got nothing - at {s3}/data/a"):
+    with pytest.raises(NotFoundError, match=f"expected an object, got nothing - at {bucket}/data/a"):
         store.read("data/a")
     with pytest.raises(NotFoundError):
         store.entry("data/a")
@@ -120,19 +120,18 @@ def test_a_listing_tells_the_version_that_the_object_has(store: Store, tmp_path:
     sent = store.send(tmp_path / "b", "folder/b")
     assert sent == store.entry("folder/b")
     assert list(store.list("folder")) == [store.entry("folder/a"), sent]
-    quoted = {"path": "folder/a", "size": 4, "e_tag": '"0x1D"'}
-    assert objects._entry(quoted) == objects._entry({**quoted, "e_tag": "0x1D"}), "Azure writes it in both ways"
 
 
-def test_patterns_name_objects(store: Store, s3: str) -> None:
+def test_patterns_name_objects(store: Store, bucket: str) -> None:
     for name in ("d/part-00.tar", "d/part-01.tar", "d/deep/part-02.tar", "d/part-x.tar", "e/part-00.tar"):
         store.publish(name, b"x")
-    found = [f"{s3}/d/part-00.tar", f"{s3}/d/part-01.tar"]
-    assert expand(f"{s3}/d/part-{{00..01}}.tar") == expand(f"{s3}/d/part-[0-9]*.tar") == found
-    assert expand(f"{s3}/d/**/*-0?.tar") == [f"{s3}/d/deep/part-02.tar", *found]
-    assert expand(f"{s3}/d/part-{{05..06}}.tar") == [f"{s3}/d/part-05.tar", f"{s3}/d/part-06.tar"], "not looked for"
+    found = [f"{bucket}/d/part-00.tar", f"{bucket}/d/part-01.tar"]
+    assert expand(f"{bucket}/d/part-{{00..01}}.tar") == expand(f"{bucket}/d/part-[0-9]*.tar") == found
+    assert expand(f"{bucket}/d/**/*-0?.tar") == [f"{bucket}/d/deep/part-02.tar", *found]
+    unseen = [f"{bucket}/d/part-05.tar", f"{bucket}/d/part-06.tar"]
+    assert expand(f"{bucket}/d/part-{{05..06}}.tar") == unseen, "not looked for"
     with pytest.raises(StorageError, match="expected files, got none that match"):
-        expand(f"{s3}/d/*.zip")
+        expand(f"{bucket}/d/*.zip")
 
 
 def test_a_web_server_is_read(http_server: Nginx, tmp_path: Path) -> None:
@@ -189,23 +188,28 @@ def test_what_does_not_pass_is_an_error_in_time(
     assert time.monotonic() - began < 8
 
 
-def test_who_is_not_let_in_is_told_at_once(s3: str, s3_server: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "guessed")
-    store, name = open_store(f"{s3}/a")
+@pytest.mark.parametrize(
+    ("bucket", "secret"),
+    [("s3", "AWS_SECRET_ACCESS_KEY"), ("az", "AZURE_STORAGE_ACCOUNT_KEY")],
+    indirect=["bucket"],
+)
+def test_who_is_not_let_in_is_told_at_once(bucket: str, secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(secret, "Z3Vlc3NlZA==")
+    store, name = open_store(f"{bucket}/a")
     began = time.monotonic()
     with pytest.raises(StorageError, match="expected to be let in, got a refusal"):
         store.read(name)
     assert time.monotonic() - began < 5
 
 
-def test_a_fork_has_a_library_of_its_own(store: Store, s3: str) -> None:
+def test_a_fork_has_a_library_of_its_own(store: Store, bucket: str) -> None:
     store.publish("a", BYTES)
 
     def child() -> None:
-        again, _ = open_store(f"{s3}/x")
+        again, _ = open_store(f"{bucket}/x")
         assert again is not store
         assert again.read("a") == BYTES
-        assert in_child(lambda: open_store(f"{s3}/x")[0].read("a")) == 0
+        assert in_child(lambda: open_store(f"{bucket}/x")[0].read("a")) == 0
 
     assert in_child(child) == 0
     assert store.read("a") == BYTES

@@ -54,8 +54,18 @@ class Objects:
         if self.url.startswith("http"):
             got = "a web server, which cannot be asked. Name each file, or a range: part-{000..146}.tar"
             raise StorageError(f"expected a store that lists its objects, got {got} - at {self._at(prefix)}")
-        found = self._tried(prefix, lambda: self._obs.list(self._store, prefix or None, chunk_size=1000).collect())
-        return iter(sorted((_entry(meta) for meta in found), key=lambda entry: entry.name))
+
+        def attempt() -> Any:
+            try:
+                return self._obs.list(self._store, prefix or None, chunk_size=1000).collect()
+            except self._obs.exceptions.BaseError as error:
+                if _status(error) == "404":  # a folder with nothing in it is an empty list
+                    _, _, bucket = self.url.partition("://")
+                    where = self._at(prefix)
+                    raise NotFoundError(f"expected the bucket {bucket}, got nothing - at {where}") from None
+                raise
+
+        return iter(sorted(map(_entry, self._tried(prefix, attempt)), key=lambda entry: entry.name))
 
     def entry(self, name: str) -> Entry:
         """What is known of an object."""
@@ -217,8 +227,7 @@ class Objects:
         if kind in ("PermissionDeniedError", "UnauthenticatedError"):
             hint = "Look at the credentials in the environment"
             return StorageError(f"expected to be let in, got a refusal: {_said(error)} - at {where}. {hint}")
-        status = _STATUS.search(str(error))
-        code = (status[1] or status[2]) if status else ""
+        code = _status(error)
         final = kind not in ("GenericError", "JoinError", "ShortError") and not isinstance(error, OSError)
         if final or (code.startswith("4") and code not in _TEMPORARY):
             return StorageError(f"expected to reach an object, got an error: {_said(error)} - at {where}")
@@ -238,6 +247,12 @@ def _tag(meta: Any) -> str | None:
     """The ETag of an object. Azure quotes it when it is asked for the object, and not when it lists it."""
     tag = meta.get("e_tag")
     return tag if tag is None else str(tag).strip('"')
+
+
+def _status(error: Exception) -> str:
+    """The status of HTTP that an error of the library speaks of."""
+    status = _STATUS.search(str(error))
+    return (status[1] or status[2]) if status else ""
 
 
 def _said(error: Exception) -> str:
