@@ -88,4 +88,5 @@ def signed(method: str, path: str, query: str, body: bytes) -> dict[str, str]:
 
 
 if __name__ == "__main__":
+    ThreadingHTTPServer.request_queue_size = 128  # clients read many parts at once
     ThreadingHTTPServer((HOST, int(PORT)), Door).serve_forever()

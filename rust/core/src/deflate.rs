@@ -64,7 +64,8 @@ impl Deflate {
             }
             self.block.repeat(length, distance);
             let end = at + length;
-            for next in if length > REMEMBERED { end - 2 } else { at + 1 }..end {
+            let first = if length > REMEMBERED { end - 2 } else { at + 1 };
+            for next in first..end {
                 self.singles.put(hash(self::number(bytes, next)), next);
                 if next + 1 < count {
                     self.pairs.put(hash_both(both(bytes, next)), next);
