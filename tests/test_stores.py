@@ -202,6 +202,17 @@ def test_who_is_not_let_in_is_told_at_once(bucket: str, secret: str, monkeypatch
     assert time.monotonic() - began < 5
 
 
+def test_settings_that_are_missing_or_wrong_are_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with pytest.raises(
+        StorageError, match=r"settings.* got an error: .*Account must be specified - at az://c\. Look at"
+    ):
+        open_store("az://c/x")
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(tmp_path / "none.json"))
+    with pytest.raises(StorageError, match=r"settings.* got an error: .*none\.json.* - at gs://no-such\. Look at"):
+        open_store("gs://no-such/x")
+
+
 def test_a_fork_has_a_library_of_its_own(store: Store, bucket: str) -> None:
     store.publish("a", BYTES)
 

@@ -89,7 +89,7 @@ def in_processes(workload: str, processes: int, write: Write) -> Build:
     def build(items: list[Any], path: Path) -> None:
         cuts = [len(items) * number // processes for number in range(processes + 1)]
         parts = [items[start:stop] for start, stop in itertools.pairwise(cuts) if stop > start]
-        todo = [Part(workload, part, path / str(number), write) for number, part in enumerate(parts)]
-        pool.map(Part.run, todo, chunksize=1)
+        tasks = [Part(workload, part, path / str(number), write) for number, part in enumerate(parts)]
+        pool.map(Part.run, tasks, chunksize=1)
 
     return build

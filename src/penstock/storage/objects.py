@@ -33,6 +33,7 @@ IN_FLIGHT = 64  # parts of objects that are under way
 MULTIPART = 16 << 20  # a file from this size on is sent in parts
 
 _TEMPORARY = ("408", "409", "425", "429", "500", "502", "503", "504")
+_HINT = "Look at the credentials in the environment"
 _STATUS = re.compile(r"status code: (\d{3})|[Cc]lient error with status (\d{3})")
 
 
@@ -42,7 +43,12 @@ class Objects:
     def __init__(self, url: str) -> None:
         self.url = url
         self._obs = library()
-        self._store = _made(self._obs, url)
+        try:
+            self._store = _made(self._obs, url)
+        except self._obs.exceptions.BaseError as error:
+            raise StorageError(
+                f"expected settings for a store, got an error: {_said(error)} - at {url}. {_HINT}"
+            ) from None
         self._readers: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 
@@ -225,12 +231,12 @@ class Objects:
         if kind in ("PreconditionError", "NotModifiedError"):
             return replaced(where)
         if kind in ("PermissionDeniedError", "UnauthenticatedError"):
-            hint = "Look at the credentials in the environment"
-            return StorageError(f"expected to be let in, got a refusal: {_said(error)} - at {where}. {hint}")
+            return StorageError(f"expected to be let in, got a refusal: {_said(error)} - at {where}. {_HINT}")
         code = _status(error)
         final = kind not in ("GenericError", "JoinError", "ShortError") and not isinstance(error, OSError)
         if final or (code.startswith("4") and code not in _TEMPORARY):
-            return StorageError(f"expected to reach an object, got an error: {_said(error)} - at {where}")
+            hint = f". {_HINT}" if "token request" in str(error) else ""
+            return StorageError(f"expected to reach an object, got an error: {_said(error)} - at {where}{hint}")
         return None
 
 
@@ -257,7 +263,8 @@ def _status(error: Exception) -> str:
 
 def _said(error: Exception) -> str:
     """What a library says, in a line: its errors have several, some of them whole pages of HTML."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("<")]
+    text = str(error).partition("Debug source:")[0]
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("<")]
     text = " ".join(lines[:2]) or type(error).__name__
     return text if len(text) <= 300 else text[:299] + "…"
 
