@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import pickle
@@ -92,11 +93,26 @@ def test_the_order_is_not_that_of_the_input(tmp_path: Path) -> None:
     assert list(examples(tmp_path / "same")) == [row["__key__"] for row in ROWS]
 
 
+def test_the_order_of_tfds(tmp_path: Path) -> None:
+    """By the MD5 of split and key, whatever the seed; keys that are numbers are their digits."""
+
+    def expected(keys: list[str]) -> list[str]:
+        return sorted(keys, key=lambda key: hashlib.md5(f"train{key}".encode()).hexdigest())
+
+    build(ROWS, tmp_path / "toy", order="tfds", seed=5)
+    assert list(examples(tmp_path / "toy")) == expected([row["__key__"] for row in ROWS])
+    numbers = build({"x": np.arange(100)}, tmp_path / "numbers", order="tfds", shards=3)
+    assert [str(example["x"]) for example in numbers["train"]] == expected([str(n) for n in range(100)])
+    with pytest.raises(SchemaError, match="expected each key once, got 'a' twice"):
+        build([{"__key__": "a", "x": 1}] * 2, tmp_path / "twice", order="tfds")
+
+
+@pytest.mark.parametrize("order", ["hash", "tfds"])
 @pytest.mark.parametrize("workers", [1, 2, 8])
-def test_bytes_do_not_depend_on_workers_nor_on_the_input_order(tmp_path: Path, workers: int) -> None:
-    build(ROWS, tmp_path / "a" / "toy", shards=5, workers=1)
+def test_bytes_do_not_depend_on_workers_nor_on_the_input_order(tmp_path: Path, workers: int, order: str) -> None:
+    build(ROWS, tmp_path / "a" / "toy", shards=5, workers=1, order=order)
     shuffled = random.Random(workers).sample(ROWS, len(ROWS))
-    build(shuffled, tmp_path / "b" / "toy", shards=5, workers=workers)
+    build(shuffled, tmp_path / "b" / "toy", shards=5, workers=workers, order=order)
     assert contents(tmp_path / "a" / "toy") == contents(tmp_path / "b" / "toy")
 
 
@@ -335,7 +351,7 @@ def test_tensorflow_reads_the_shards(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"shards": 0}, "expected shards to be 1 or more, got 0"),
-        ({"order": "random"}, "expected order to be 'hash' or 'source', got 'random'"),
+        ({"order": "random"}, "expected order to be 'hash' or 'source' or 'tfds', got 'random'"),
         ({"format": "parquet"}, "expected format to be 'tfrecord' or 'array_record', got 'parquet'"),
         ({"on_error": "Skip"}, "expected on_error to be 'raise' or 'skip' or 'quarantine', got 'Skip'"),
         ({"seed": -1}, "expected a seed"),

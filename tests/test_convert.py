@@ -61,6 +61,13 @@ def test_it_is_what_a_build_in_that_format_is(source: Path, tmp_path: Path, name
     assert list(examples(tmp_path / "converted")) == list(examples(source))
 
 
+def test_the_order_of_tfds_is_kept_as_such(tmp_path: Path) -> None:
+    build(tmp_path / "toy", order="tfds")
+    built = ps.convert(tmp_path / "toy", tmp_path / "converted", format="array_record", shards=2)
+    assert list(examples(tmp_path / "converted")) == list(examples(tmp_path / "toy"))
+    assert built.manifest.options["order"] == "tfds"
+
+
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     way=st.lists(st.sampled_from(sorted(FORMATS)), min_size=1, max_size=4),

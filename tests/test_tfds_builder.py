@@ -66,6 +66,21 @@ def test_the_result_is_what_the_builder_would_have_prepared(tmp_path: Path) -> N
     assert tfds.builder_from_directory(ours).info.features["sound"].sample_rate == 16000
 
 
+@pytest.mark.parametrize("key", [int, "clé {}".format, "folder\\{}.png".format, lambda n: b"key %d" % n])
+def test_the_order_of_tfds(tmp_path: Path, key: Any) -> None:
+    """Example by example where TFDS has put them, so that slices are the same."""
+    features = F.FeaturesDict({"n": np.int64})
+    splits = {split: {key(n): {"n": n} for n in range(count)} for split, count in (("train", 50), ("test", 7))}
+    theirs = prepare(tmp_path / "theirs", features, splits)
+    builder = prepare(tmp_path / "ours", features, splits, run=False)
+    built = ps.build(ps.tfds(builder), builder.data_dir, order="tfds", shards=2)
+    for split in ("train", "test", "train[:10%]", "train[40:]"):
+        expected = [int(example["n"]) for example in theirs.as_dataset(split=split)]
+        assert [int(example["n"]) for example in built[split]] == expected
+    again = prepare(tmp_path / "ours", features, splits)
+    assert list(by_number(again, "train")) == list(by_number(theirs, "train")) != list(range(50))
+
+
 def test_configs_keep_their_place(tmp_path: Path) -> None:
     builder = Sized(data_dir=tmp_path, config="large")
     ps.build(ps.tfds(builder), builder.data_dir, order="source")

@@ -96,8 +96,8 @@ def convert(
 def _order(opened: Opened) -> dict[str, Any]:
     """That of the records as they stand; where it came from keys and a seed, from the same ones."""
     options = opened.manifest.options if opened.manifest else {}
-    hashed = options.get("order") == "hash"
-    return {"order": "hash", "seed": options["seed"]} if hashed else {"order": "source"}
+    order = options.get("order", "source")
+    return {"order": order, "seed": options["seed"]} if order == "hash" else {"order": order}
 
 
 def _records(files: ShardFiles, opened: Opened) -> RecordFiles | TarSamples:

@@ -66,7 +66,7 @@ class Split:
 
     def by_file(self) -> list[Array] | None:
         """The examples of each file by number, where that is how to read them, and not the order of their records."""
-        tars = self.order == "hash" and isinstance(self.source, (TarSamples, Converted))
+        tars = self.order != "source" and isinstance(self.source, (TarSamples, Converted))
         return self.source.by_file if tars else None
 
     def keys_of(self, rows: Array) -> Sequence[str]:

@@ -11,7 +11,7 @@ from ..records.formats import FORMATS, Format
 from ..schema import Schema
 from ..sources.dedupe import Deduped
 
-ORDERS = ("hash", "source")
+ORDERS = ("hash", "source", "tfds")
 POLICIES = ("raise", "skip", "quarantine")
 
 

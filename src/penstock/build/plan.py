@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -28,6 +29,8 @@ def order_rows(
     if isinstance(keys, int):
         if keys > MOST_NUMBERED:
             raise SchemaError(f"expected at most {MOST_NUMBERED} examples in a split, got {keys}", split, "Split it")
+        if order == "tfds":
+            return tfds_order(split, map(str, range(keys))).astype(np.uint32)
         return order_numbers(keys, seed, split) if order == "hash" else np.arange(keys, dtype=np.uint32)
     hashes = hash_keys(keys, seed, split)
     rows = np.argsort(hashes, kind="stable")
@@ -43,7 +46,21 @@ def order_rows(
                 places = [f"example {first}", f"example {second}"]
             got = f"{keys[first]!r} twice, from {' and from '.join(places)}"
             raise SchemaError(f"expected each key once, got {got}", split)
+    if order == "tfds":
+        return tfds_order(split, keys)
     return rows if order == "hash" else np.arange(len(keys))
+
+
+def tfds_order(split: str, keys: Iterable[str]) -> Array:
+    """The numbers of examples by the MD5 of their split and key: the order in which TFDS and Datum write them."""
+    salt = hashlib.md5(split.encode(), usedforsecurity=False)
+    digests = bytearray()
+    for key in keys:
+        salted = salt.copy()
+        salted.update(key.replace("\\", "/").encode("utf-8", "surrogatepass"))
+        digests += salted.digest()
+    halves = np.frombuffer(digests, ">u8").reshape(-1, 2)
+    return np.lexsort((halves[:, 1], halves[:, 0]))
 
 
 def cut_shards(count: int, shards: int) -> Array:

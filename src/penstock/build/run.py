@@ -68,7 +68,8 @@ def build(
     format     "tfrecord" or "array_record", or TFRecord(...) or ArrayRecord(...) with options; a list for both at once
     shards     how many for each split; by size unless told
     schema     what examples hold; found out unless told, from a sample or, with "full", from every example
-    order      "hash": by seed and key, whatever the order of the source; "source": as they come
+    order      "hash": by seed and key, whatever the order of the source; "source": as they come; "tfds": by key, as
+               TFDS orders them
     on_error   "raise", "skip" or "quarantine" examples that cannot be stored; Quarantine(max_errors=...)
     workers    processes; Local(workers=..., max_memory=..., progress=...) as `engine` says more
     engine     Local(...), or Ray(...) for the machines of a cluster: the same bytes

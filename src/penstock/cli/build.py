@@ -10,7 +10,7 @@ import click
 from rich.markup import escape
 
 from .. import recipes, sources
-from ..build.options import Quarantine
+from ..build.options import ORDERS, Quarantine
 from ..build.preview import Preview, preview
 from ..build.run import build as build_dataset
 from ..errors import BuildError, ExampleError
@@ -63,9 +63,7 @@ def ratios(text: str) -> dict[str, float]:
     help=f"What SOURCE is, where that is not clear: {', '.join(KINDS)}.",
 )
 @format_options
-@click.option(
-    "--order", type=click.Choice(["hash", "source"]), default="hash", show_default=True, help="Of the records."
-)
+@click.option("--order", type=click.Choice(ORDERS), default="hash", show_default=True, help="Of the records.")
 @click.option("--seed", type=Number(0), default=0, show_default=True, help="Of the order, and of --split.")
 @click.option(
     "--on-error",

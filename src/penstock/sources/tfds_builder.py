@@ -135,7 +135,13 @@ class GeneratedSplit:
     def __call__(self) -> Iterator[Generated]:
         features = self._run.builder.info.features
         for key, example in self._run.open(self._split):
-            yield Generated(str(key), features, example)
+            yield Generated(_key(key), features, example)
+
+
+def _key(key: Any) -> str:
+    """The text that TFDS hashes for a key: of bytes the text, of an array that is a number the number."""
+    key = key.item() if isinstance(key, np.ndarray) and key.size == 1 else key
+    return key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)
 
 
 class Generated:
