@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from penstock import CorruptionError, NotFoundError, SchemaError, StorageError
+from penstock import CorruptionError, NotFoundError, SchemaError, StorageError, build
 from penstock.records.codec import Codec
 from penstock.sources import coco, image_classification, voc_detection, voc_segmentation
+from penstock.sources.masks import class_numbers
 from penstock.sources.voc import read_xml
 
 
@@ -107,6 +110,68 @@ def test_without_lists_all_images_count(voc: Path) -> None:
         path.unlink()
     assert [voc_detection(voc).key(i) for i in range(3)] == ["a", "b", "c"]
     assert len(voc_segmentation(voc)) == 3
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_masks_with_a_palette_are_class_numbers(tmp_path: Path, bits: int) -> None:
+    """Whatever bits and filters they are saved with: Pillow and we ourselves read the same numbers."""
+    rng = np.random.default_rng(bits)
+    shown = {}
+    for name, smooth in (("noise", False), ("smooth", True)):
+        numbers = rng.integers(0, 1 << bits, (37, 53), np.uint8)
+        numbers = np.sort(numbers, axis=1) if smooth else numbers
+        mask = Image.fromarray(numbers, "P")
+        mask.putpalette(rng.integers(0, 256, 3 << bits, np.uint8).tobytes())
+        write(tmp_path / "JPEGImages" / f"{name}.jpg", picture((53, 37)))
+        path = write(tmp_path / "SegmentationClass" / f"{name}.png", b"")
+        mask.save(path, bits=bits, transparency=0)
+        assert path.read_bytes()[24:26] == bytes([bits, 3])
+        shown[name] = numbers
+    source = voc_segmentation(tmp_path)
+    for number, name in enumerate(shown):
+        assert (np.array(Image.open(io.BytesIO(source[number]["mask"]))) == shown[name]).all()
+    built = build(source, tmp_path / "data")
+    found = {built["train"].key(n): example["mask"] for n, example in enumerate(built["train"])}
+    assert all((found[name][..., 0] == numbers).all() for name, numbers in shown.items())
+
+
+@pytest.mark.parametrize("kind", range(5))
+def test_every_filter_of_a_mask_is_undone(kind: int) -> None:
+    """As the PNG specification has them, of bytes that hold two pixels each."""
+    pixels = np.random.default_rng(kind).integers(0, 256, (6, 4), np.uint8)
+    padded = np.pad(pixels, ((1, 0), (1, 0))).astype(int)
+    left, up, corner = padded[1:, :-1], padded[:-1, 1:], padded[:-1, :-1]
+    guess = left + up - corner
+    nearest = np.argmin([abs(guess - each) for each in (left, up, corner)], axis=0)
+    before = [0 * left, left, up, (left + up) // 2, np.choose(nearest, [left, up, corner])][kind]
+    lines = np.insert(((pixels - before) % 256).astype(np.uint8), 0, kind, axis=1)
+    header = struct.pack(">IIBBBBB", 8, 6, 4, 3, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"PLTE", bytes(48)), (b"IDAT", zlib.compress(lines.tobytes())), (b"IEND", b"")]
+    data = b"".join(
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in chunks
+    )
+    grey = np.array(Image.open(io.BytesIO(class_numbers(b"\x89PNG\r\n\x1a\n" + data, "mask"))))
+    assert (grey == np.stack([pixels >> 4, pixels & 15], axis=2).reshape(6, 8)).all()
+
+
+def test_masks_that_cannot_be_unpacked() -> None:
+    mask = Image.fromarray(np.zeros((5, 5), np.uint8), "P")
+    mask.putpalette(bytes(48))
+    buffer = io.BytesIO()
+    mask.save(buffer, "PNG", bits=4)
+    data = bytearray(buffer.getvalue())
+    data[28] = 1
+    with pytest.raises(CorruptionError, match=r"not interlaced, got one of 4 bits that is. Save it .* - at mask.png"):
+        class_numbers(bytes(data), "mask.png")
+    data[28] = 0
+    at = data.index(b"IDAT") + 4
+    with pytest.raises(
+        CorruptionError, match=r"expected the pixels of a PNG, got bytes that do not inflate .* - at mask"
+    ):
+        class_numbers(bytes(data[:at]) + b"\xff" + bytes(data[at + 1 :]), "mask.png")
+    data[23] = 200
+    with pytest.raises(CorruptionError, match=r"expected 800 bytes of pixels, got 20 - at mask"):
+        class_numbers(bytes(data), "mask.png")
 
 
 def test_segmentation(voc: Path) -> None:

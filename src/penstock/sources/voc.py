@@ -18,6 +18,7 @@ from .boxes import relative_box
 from .files import IMAGE_SUFFIXES, PathLike, entries, has_suffix, read_file, read_lines, stamp_of, within
 from .images import check_image
 from .listed import position, split_order
+from .masks import class_numbers
 
 MOST_XML = 16 << 20  # bytes of one annotation
 IMAGES, ANNOTATIONS, MASKS = "JPEGImages", "Annotations", "SegmentationClass"
@@ -87,20 +88,26 @@ class VocDetection(VocImages):
 
 
 class VocSegmentation(VocImages):
-    """Images with masks, both as they are."""
+    """Images with masks, whose grey levels are the numbers of classes."""
 
-    schema = Schema({"image": Field(dtype="bytes", kind="image"), "mask": Field(dtype="bytes", kind="image")})
+    schema = Schema(
+        {
+            "image": Field(dtype="bytes", kind="image"),
+            "mask": Field(dtype="bytes", kind="image", decoded="uint8[?,?,1]"),
+        }
+    )
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         index = position(index, len(self))
-        example = {"image": read_file(self.images[index]), "mask": read_file(self.others[index])}
+        path = self.others[index]
+        example = {"image": read_file(self.images[index]), "mask": class_numbers(read_file(path), path)}
         image = check_image(example["image"], self.images[index])
-        mask = check_image(example["mask"], self.others[index])
+        mask = check_image(example["mask"], path)
         if image[1:] != mask[1:]:
             sizes = (
                 f"a mask of {image.width} x {image.height} pixels, as the image has, got {mask.width} x {mask.height}"
             )
-            raise CorruptionError(f"expected {sizes}", self.others[index])
+            raise CorruptionError(f"expected {sizes}", path)
         return example
 
 
@@ -130,6 +137,7 @@ def voc_segmentation(root: PathLike) -> VocSegmentation | Splits:
 
     JPEGImages/<id>.jpg, SegmentationClass/<id>.png, and a list of ids for each split:
     ImageSets/Segmentation/<split>.txt, ImageSets/<split>.txt or <split>.txt; without lists, all images with a mask.
+    A mask with a palette, as VOC has them, becomes a grey one: its levels are the numbers of the classes.
     """
     folder = os.fspath(root).rstrip("/") or "/"
     images = by_stem(f"{folder}/{IMAGES}", IMAGE_SUFFIXES)

@@ -20,7 +20,6 @@ from ....sources.listed import Examples
 from ....sources.text import read_texts
 from ....sources.voc import ANNOTATIONS, IMAGES, MASKS, VocDetection, VocSegmentation, by_stem, listed_ids
 from ..problem.types import IMAGE_CLF, IMAGE_DET, IMAGE_SEG, TEXT_CLF
-from .masks import grey_of_palette
 
 OPTIONS = {
     IMAGE_CLF: ("extension", "image_dir", "csv_path"),
@@ -167,7 +166,7 @@ def _segmented(root: str, split: str, path: Path, options: Mapping[str, Any]) ->
 
 
 def _masked(example: Mapping[str, Any]) -> dict[str, Any]:
-    return {"image": example["image"], "label": grey_of_palette(example["mask"])}
+    return {"image": example["image"], "label": example["mask"]}
 
 
 def _texts(root: str, split: str, path: Path, options: Mapping[str, Any]) -> Datums:
