@@ -55,7 +55,7 @@ DOORS = {("load", "frameworks")}
 PUBLIC = [
     "Array", "ArrayRecord", "ArrayRecordReader", "ArrayRecordWriter", "BuildError", "Built", "Bytes", "Codec",
     "CorruptionError", "Dataset", "Example", "ExampleError", "Field", "IgnoreExample", "Image",
-    "IndexMismatchError", "Info", "Label", "LoadError", "Loader", "Local", "MissingDependencyError",
+    "IndexMismatchError", "Info", "Interleave", "Label", "LoadError", "Loader", "Local", "MissingDependencyError",
     "NotFoundError", "PenstockError", "Place", "Quarantine", "Ragged", "Ray", "RecordIndexError", "Records",
     "Schema", "SchemaError", "SequenceCodec", "Skip", "Split", "Splits", "StorageError", "TFRecord", "TFRecordReader",
     "TFRecordWriter", "Text", "__version__", "array_records", "build", "coco", "convert", "crc32c", "csv", "dedupe",

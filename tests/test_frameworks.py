@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import pickle
 import subprocess
@@ -196,6 +197,59 @@ def test_tf_by_itself_gives_the_same_examples(dataset: ps.Dataset) -> None:
     assert len({int(e["label"]) for e in shuffled} | {int(e["label"]) for e in other}) <= ROWS
     mapped = loader.to_tf(graph=True).map(lambda batch: batch["x"] * 2)
     np.testing.assert_allclose(next(iter(mapped)).numpy(), dataset["train"][10:26]["x"] * 2)
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_tf_by_itself_interleaves_files(tmp_path: Path, compression: str | None) -> None:
+    format = ps.TFRecord(compression=compression)
+    ps.build({"x": np.arange(9)}, tmp_path / "data", order="source", shards=3, format=format, workers=1)
+    train = ps.load(tmp_path / "data")["train"]
+
+    def xs(*args: Any, part: ps.Split = train, **options: Any) -> list[int]:
+        return [int(example["x"]) for example in part.to_tf(graph=ps.Interleave(*args, **options))]
+
+    assert xs(1) == list(range(9))
+    assert xs(3) == [0, 3, 6, 1, 4, 7, 2, 5, 8]
+    assert xs(3, 2) == [0, 1, 3, 4, 6, 7, 2, 5, 8]
+    assert xs(1, sort=lambda files: files[::-1]) == [6, 7, 8, 3, 4, 5, 0, 1, 2]
+    assert xs(1, part=ps.load(tmp_path / "data")["train[1:5]"]) == [1, 2, 3, 4]
+    orders = {tuple(xs(1, seed=seed)) for seed in range(8)}
+    assert len(orders) > 1
+    assert all(sorted(order) == list(range(9)) and order[1] == order[0] + 1 for order in orders)
+    (batch,) = train.batch(9).to_tf(graph=ps.Interleave(3))
+    assert batch["x"].numpy().tolist() == xs(3)
+    once = train.to_tf(graph=ps.Interleave(1, seed=3, reshuffle=False))
+    assert [int(e["x"]) for e in once] == [int(e["x"]) for e in once]
+    with pytest.raises(ps.SchemaError, match=r"expected cycle to be 1 or more, or -1, got 0 - at Interleave"):
+        ps.Interleave(0)
+    with pytest.raises(ps.SchemaError, match=r"expected block to be 1 or more, got '2' - at Interleave"):
+        ps.Interleave(block="2")  # type: ignore[arg-type]
+
+
+def test_tf_by_itself_decodes_the_images_of_examples(tmp_path: Path) -> None:
+    from PIL import Image
+
+    rows = []
+    for number, mode in enumerate(["RGB", "L"]):
+        buffer = io.BytesIO()
+        Image.new(mode, (5, 4 + number), 90).save(buffer, "PNG")
+        rows.append({"image": buffer.getvalue(), "mask": buffer.getvalue(), "n": number})
+    mask = ps.Field(dtype="bytes", kind="image", decoded="uint8[?,?,1]")
+    schema = {"image": ps.Field(dtype="bytes", kind="image"), "mask": mask, "n": "int64"}
+    ps.build(rows, tmp_path / "data", schema=schema, order="source", workers=1)
+    train = ps.load(tmp_path / "data")["train"]
+    graph = train.to_tf(graph=True)
+    assert graph.element_spec["image"].shape.as_list() == [None, None, 3]
+    for found, expected in zip(graph, train, strict=True):
+        np.testing.assert_array_equal(found["image"], expected["image"])
+        assert found["mask"].shape == expected["mask"].shape
+    raw = ps.load(tmp_path / "data", decode=False)["train"].to_tf(graph=True)
+    assert [example["image"].numpy() for example in raw] == [row["image"] for row in rows]
+    (batch,) = train.batch(2).to_tf(graph=True)
+    assert batch["image"].numpy().tolist() == [row["image"] for row in rows]
+    small = ps.load(tmp_path / "data", decode={"image": ps.Image(size=(2, 2))})["train"]
+    with pytest.raises(ps.SchemaError, match=r"expected images as they are, got Image\(size=.* - at image. Resize on"):
+        small.to_tf(graph=True)
 
 
 def test_tf_by_itself_refuses_what_it_has_no_form_for(dataset: ps.Dataset) -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .image import Image
     from .info import Info
     from .load.dataset import Dataset, load
+    from .load.interleave import Interleave
     from .load.loader import Loader, mix
     from .load.split import Split
     from .provenance import Place, place_of_record, places_of
@@ -81,6 +82,7 @@ _HOMES = {
     "info": "Info",
     "provenance": "Place place_of_record places_of",
     "load.dataset": "Dataset load",
+    "load.interleave": "Interleave",
     "load.loader": "Loader mix",
     "load.split": "Split",
     "records": "Records __version__ crc32c masked_crc32c",
@@ -123,6 +125,7 @@ __all__ = [
     "Image",
     "IndexMismatchError",
     "Info",
+    "Interleave",
     "Label",
     "LoadError",
     "Loader",

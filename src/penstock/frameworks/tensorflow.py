@@ -10,6 +10,7 @@ import numpy as np
 
 from ..columns import Bytes, Ragged
 from ..errors import MissingDependencyError, SchemaError
+from ..load.interleave import Interleave
 from ..load.loader import Loader
 from ..load.steps import Batch, Map
 from ..schema import Schema
@@ -27,12 +28,12 @@ AHEAD = 2  # of them that are ready when one is asked for
 __all__ = ["tensors", "tf", "to_tf"]  # who wants TensorFlow takes it from here: its absence is told above
 
 
-def to_tf(loader: Loader, *, element_spec: Any = None, graph: bool = False) -> Any:
+def to_tf(loader: Loader, *, element_spec: Any = None, graph: bool | Interleave = False) -> Any:
     """A loader's items as a dataset; with graph=True one that TensorFlow runs by itself."""
     if graph:
         from .tensorflow_graph import graph_dataset
 
-        return graph_dataset(loader)
+        return graph_dataset(loader, graph if isinstance(graph, Interleave) else None)
     first = next(iter(Loader(loader._recipe)), None)
     if first is None:
         raise SchemaError("expected examples, got none", "to_tf")

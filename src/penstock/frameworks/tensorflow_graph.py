@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf  # type: ignore[import-untyped]
 
 from ..dtypes import TEXTS
 from ..errors import SchemaError
 from ..field import Field
+from ..image import Image
+from ..load.decoding import images_of
+from ..load.interleave import Interleave
 from ..load.loader import Loader
 from ..load.recipe import Part, Recipe
 from ..load.steps import Batch, Repeat, Shuffle, Skip, Take
@@ -18,19 +22,18 @@ from ..schema import Schema
 
 BUFFER = 10_000  # examples among which TensorFlow shuffles, where no window is given
 ANYHOW = "Use to_tf() without graph=True: it takes everything"
-FilePart = tuple[str, int, int]  # a file, how many records to skip, how many to take
 STORED = {"float32": tf.float32, "bytes": tf.string, "str": tf.string}
 
 
-def graph_dataset(loader: Loader, read: Callable[[list[FilePart]], Any] | None = None) -> Any:
-    """The dataset of a loader whose steps TensorFlow has too. `read` makes the dataset of records in another way."""
+def graph_dataset(loader: Loader, interleave: Interleave | None = None) -> Any:
+    """The dataset of a loader whose steps TensorFlow has too: files one after the other, or interleaved."""
     recipe = loader._recipe
     if not isinstance(recipe.root, Part):
         raise SchemaError("expected a split, got a mix", "to_tf(graph=True)", ANYHOW)
     batch = _only_batch(recipe)
     schema = recipe.schema
     parse = _parser(schema)
-    dataset = _records(recipe) if read is None else read(_file_parts(recipe))
+    dataset = _records(recipe) if interleave is None else _interleaved(recipe, interleave)
     for step in recipe.order_steps:
         dataset = _ordered(dataset, step)
     if recipe.host.count > 1:
@@ -38,7 +41,8 @@ def graph_dataset(loader: Loader, read: Callable[[list[FilePart]], Any] | None =
             raise SchemaError("expected a shard() without even=, got one with it", "to_tf(graph=True)", ANYHOW)
         dataset = dataset.shard(recipe.host.count, recipe.host.index)
     if batch is None:
-        parse_one: Callable[[Any], Any] = lambda record: tf.nest.map_structure(_first, parse(record[None]))  # noqa: E731
+        pixels = _image_decoder(recipe)
+        parse_one: Callable[[Any], Any] = lambda record: pixels(tf.nest.map_structure(_first, parse(record[None])))  # noqa: E731
         return dataset.map(parse_one, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
     dataset = dataset.batch(batch.size, drop_remainder=batch.drop_remainder)
     return dataset.map(parse, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
@@ -63,8 +67,7 @@ def _only_batch(recipe: Recipe) -> Batch | None:
 def _records(recipe: Recipe) -> Any:
     """The records of the split, file by file in their order; several files are read at once."""
     assert isinstance(recipe.root, Part)
-    if recipe.fetcher is not None:  # TensorFlow opens files by itself: those of a store have to be here
-        recipe.fetcher.get(file.path for file in recipe.files)
+    _bring(recipe)
     parts = []
     for first, last in recipe.root.spans:
         before, paths, start = 0, [], None
@@ -82,7 +85,33 @@ def _records(recipe: Recipe) -> Any:
     return dataset
 
 
-def _file_parts(recipe: Recipe) -> list[FilePart]:
+def _bring(recipe: Recipe) -> None:
+    """TensorFlow opens files by itself: those of a store have to be here."""
+    if recipe.fetcher is not None:
+        recipe.fetcher.get(file.path for file in recipe.files)
+
+
+def _interleaved(recipe: Recipe, interleave: Interleave) -> Any:
+    """The records of the split, some of each file in turn."""
+    _bring(recipe)
+    files = _file_parts(recipe)
+    compression = _compression(files[0]["filename"])
+    if interleave.sort is not None:
+        files = list(interleave.sort(files))
+    columns: dict[str, Any] = {"filename": [file["filename"] for file in files]}
+    columns |= {name: np.array([file[name] for file in files], np.int64) for name in ("skip", "take")}
+    dataset = tf.data.Dataset.from_tensor_slices(columns)
+    if interleave.seed is not None:
+        dataset = dataset.shuffle(len(files), interleave.seed, interleave.reshuffle)
+    return dataset.interleave(
+        lambda file: tf.data.TFRecordDataset(file["filename"], compression).skip(file["skip"]).take(file["take"]),
+        interleave.cycle,
+        interleave.block,
+        num_parallel_calls=tf.data.AUTOTUNE,
+    )
+
+
+def _file_parts(recipe: Recipe) -> list[dict[str, Any]]:
     """The files of the split, each with the records that belong to it."""
     assert isinstance(recipe.root, Part)
     parts = []
@@ -91,7 +120,7 @@ def _file_parts(recipe: Recipe) -> list[FilePart]:
         for file in recipe.files:
             begin, end = max(first, start), min(last, start + file.records)
             if begin < end:
-                parts.append((file.path, begin - start, end - begin))
+                parts.append({"filename": file.path, "skip": begin - start, "take": end - begin})
             start += file.records
     return parts
 
@@ -117,6 +146,24 @@ def _ordered(dataset: Any, step: Any) -> Any:
 
 
 # Fields
+
+
+def _image_decoder(recipe: Recipe) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """What makes pixels of the image files of an example, where the loader decodes them."""
+    images = images_of(recipe.schema, recipe.decode)
+    for name, image in images.items():
+        if image not in (Image(), Image(channels=1), Image(channels=None)):
+            raise SchemaError(
+                f"expected images as they are, got {image}", name, "Resize on the tf.data.Dataset instead"
+            )
+
+    def decode(example: dict[str, Any]) -> dict[str, Any]:
+        return {name: pixels(images[name], value) if name in images else value for name, value in example.items()}
+
+    def pixels(image: Image, data: Any) -> Any:  # of PNG, GIF and JPEG alike, whatever its name
+        return tf.io.decode_jpeg(data, image.channels or 0, dct_method="INTEGER_ACCURATE")
+
+    return decode
 
 
 def _parser(schema: Schema) -> Callable[[Any], Any]:

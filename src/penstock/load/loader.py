@@ -31,6 +31,7 @@ from .steps import (
 
 if TYPE_CHECKING:
     from ..frameworks.torch import TorchDataset
+    from .interleave import Interleave
     from .iteration import Iteration
     from .profile import Profile
 
@@ -288,11 +289,12 @@ class Loader:
 
         return to_torch(self)
 
-    def to_tf(self, *, element_spec: Any = None, graph: bool = False) -> Any:
+    def to_tf(self, *, element_spec: Any = None, graph: bool | Interleave = False) -> Any:
         """The same as a tf.data.Dataset; ragged columns as RaggedTensor, optional ones as SparseTensor.
 
         element_spec  what the elements are, if that cannot be told from the first item
-        graph         read by TensorFlow's own operations: the same examples, shuffled within a buffer
+        graph         read by TensorFlow's own operations: the same examples, shuffled within a buffer; Interleave(...)
+                      reads several files in turn
         """
         from ..frameworks.tensorflow import to_tf
 
