@@ -24,7 +24,7 @@ LAYERS: list[set[str]] = [
     {"moments", "subset", "ais"},
     {"records", "manifest", "tfds"},
     {"splitting", "sources", "provenance"},
-    {"build", "load"},
+    {"build", "load", "datum"},
     {"frameworks", "compat", "recipes"},
     {"cli", "__main__"},
 ]

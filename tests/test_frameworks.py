@@ -226,6 +226,15 @@ def test_tf_by_itself_interleaves_files(tmp_path: Path, compression: str | None)
         ps.Interleave(block="2")  # type: ignore[arg-type]
 
 
+def test_tf_by_itself_pads_batches(dataset: ps.Dataset) -> None:
+    loader = dataset["train[:50]"].select("tokens", "label").batch(16, pad=0)
+    for found, expected in zip(loader.to_tf(graph=True), loader, strict=True):
+        np.testing.assert_array_equal(found["tokens"], expected["tokens"])
+        np.testing.assert_array_equal(found["label"], expected["label"])
+    with pytest.raises(ps.SchemaError, match=r"expected pad=0, got -1 - at to_tf\(graph=True\)"):
+        dataset["train"].select("tokens").batch(4, pad=-1).to_tf(graph=True)
+
+
 def test_tf_by_itself_decodes_the_images_of_examples(tmp_path: Path) -> None:
     from PIL import Image
 

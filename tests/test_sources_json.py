@@ -200,3 +200,17 @@ def test_literals(text: str, value: Any) -> None:
 def test_what_is_no_literal(text: str) -> None:
     with pytest.raises(NotLiteral):
         literal(text)
+
+
+def test_one_split_of_texts(tmp_path: Path) -> None:
+    root = tmp_path / "texts [1]"
+    root.mkdir()
+    for name in ("train", "train_2", "trained"):
+        (root / f"{name}.json").write_text(f'{{"{name}": {{"text": "a", "label": {{}}}}}}')
+    source = text_classification(root, split="train")
+    assert source.keys == ["train", "train_2"]
+    assert text_classification(root, split="train", json_path="train*.json").keys == ["train", "train_2", "trained"]
+    with pytest.raises(NotFoundError, match=r"expected a file val\.json, got none"):
+        text_classification(root, split="val")
+    with pytest.raises(SchemaError, match="expected a split with json_path, got none"):
+        text_classification(root, json_path="train.json")

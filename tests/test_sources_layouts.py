@@ -19,6 +19,8 @@ from PIL import Image
 from penstock import CorruptionError, NotFoundError, SchemaError, StorageError, build
 from penstock.records.codec import Codec
 from penstock.sources import coco, image_classification, voc_detection, voc_segmentation
+from penstock.sources.keyed import keyed
+from penstock.sources.listed import Mapped
 from penstock.sources.masks import class_numbers
 from penstock.sources.voc import read_xml
 
@@ -172,6 +174,57 @@ def test_masks_that_cannot_be_unpacked() -> None:
     data[23] = 200
     with pytest.raises(CorruptionError, match=r"expected 800 bytes of pixels, got 20 - at mask"):
         class_numbers(bytes(data), "mask.png")
+
+
+def test_one_split_in_folders_of_other_names(voc: Path, tmp_path: Path) -> None:
+    everything = voc_detection(voc)
+    (voc / "JPEGImages").rename(voc / "photos")
+    (voc / "Annotations").rename(voc / "boxes")
+    (voc / "SegmentationClass").rename(voc / "masks")
+    (voc / "ImageSets").rename(voc / "lists")
+    (voc / "lists" / "bad.txt").write_text("nothing\n")  # which nobody asks for
+    write(voc / "photos" / "a.png", picture(format="PNG"))
+    told: dict[str, Any] = {"image_dir": "photos", "set_dir": "lists", "split": "train"}
+    source = voc_detection(voc, annotation_dir="boxes", extension=".JPG", **told)
+    assert [source.key(n) for n in range(len(source))] == ["a", "c"]
+    assert source.classes == everything["train"].classes  # those of all annotations, for any split
+    assert source[0]["objects"]["label"] == [1, 0]
+    masks = voc_segmentation(voc, mask_dir="masks", image_extension=".jpg", mask_extension=".PNG", **told)
+    assert [masks.key(n) for n in range(len(masks))] == ["a", "c"]
+    with pytest.raises(NotFoundError, match=r"got nothing at .*lists/tests\.txt"):
+        voc_detection(voc, annotation_dir="boxes", extension=".jpg", **{**told, "split": "tests"})
+
+
+def test_mapped_examples_keep_what_is_known_of_them(voc: Path) -> None:
+    source = voc_detection(voc)["train"]
+    mapped = Mapped(source, len)
+    assert (len(mapped), mapped[0], repr(mapped)) == (2, 2, f"Mapped({source!r})")
+    for index in range(2):
+        assert mapped.key(index) == source.key(index)
+        assert mapped.place(index) == source.place(index)
+        assert mapped.stamp(index) == source.stamp(index) == mapped.stamps(np.arange(2))[index]
+    assert mapped.options != Mapped(source, str).options
+    assert Mapped(source, len, numbered=True).key(1) == "1"
+
+
+def test_keyed_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As generators of TFDS and Datum yield them; names of image files stand for the files."""
+    write(tmp_path / "a.png", picture((3, 2), "PNG"))
+    monkeypatch.chdir(tmp_path)
+    pairs = [(7, {"image": "a.png", "text": "x.png is a name"}), ("b", {"image": str(tmp_path / "a.png"), "text": ""})]
+    source = keyed(pairs, "mine")
+    assert [source.key(n) for n in range(2)] == ["7", "b"]
+    assert source[0] == {"image": picture((3, 2), "PNG"), "text": "x.png is a name"}
+    assert source.schema is not None
+    assert source.schema["image"].kind == "image"
+    assert source.place(1) == "mine, example 'b'"
+    assert keyed(pairs, "mine", images=False)[0]["image"] == "a.png"
+    with pytest.raises(SchemaError, match="expected examples, got none - at mine"):
+        keyed([], "mine")
+    with pytest.raises(
+        SchemaError, match=r"expected the name of an image file in 'image', got none - at mine, example '8'"
+    ):
+        keyed([*pairs, (8, {"text": "c"})], "mine")
 
 
 def test_segmentation(voc: Path) -> None:
@@ -408,3 +461,13 @@ def test_a_catalog_without_its_folder(tmp_path: Path) -> None:
     write(tmp_path / "train.csv", "filename,label\nx,3\n")
     with pytest.raises(StorageError, match=r"beside the folder train, got train\.csv beside no folder"):
         image_classification(tmp_path)
+
+
+def test_one_split_of_labelled_images(tmp_path: Path) -> None:
+    write(tmp_path / "lists" / "some.csv", "filename,label\nx,1\n")
+    write(tmp_path / "pictures" / "x.png", picture(format="PNG"))
+    write(tmp_path / "pictures" / "x.jpg", picture())
+    told = {"csv_path": "lists/some.csv", "image_dir": "pictures", "extension": ".png"}
+    assert image_classification(tmp_path, split="train", **told)[0] == {"image": picture(format="PNG"), "label": 1}
+    with pytest.raises(SchemaError, match="expected a split with csv_path and image_dir, got none - at image_class"):
+        image_classification(tmp_path, **told)

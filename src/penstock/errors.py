@@ -114,6 +114,14 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     return f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
+def check_known(names: Iterable[str], known: Iterable[str], noun: str, where: str) -> None:
+    """Refuse a name that is none of those that are known: `unknown option 'sed' - at where. Did you mean 'seed'?`."""
+    among = list(known)
+    for name in names:
+        if name not in among:
+            raise SchemaError(f"unknown {noun} {name!r}", where, name_known(name, among, f"{noun}s"))
+
+
 def name_known(name: object, known: Iterable[str], noun: str = "fields") -> str:
     """The hint for a name that is not there: near misses, then what there is."""
     names = list(known)

@@ -17,7 +17,6 @@ from ..records.formats import Format
 from ..schema import Schema
 from ..sources.dedupe import Deduped
 from ..sources.examples import check_methods, code_of
-from ..sources.tar import Converted, TarSamples
 from ..subset import options_of
 from .inputs import Inputs, Numbers, all_parts, as_splits, fingerprint, hands_on_records, is_complete
 from .local import Local
@@ -66,8 +65,7 @@ class Split:
 
     def by_file(self) -> list[Array] | None:
         """The examples of each file by number, where that is how to read them, and not the order of their records."""
-        tars = self.order != "source" and isinstance(self.source, (TarSamples, Converted))
-        return self.source.by_file if tars else None
+        return getattr(self.source, "by_file", None) if self.order != "source" else None
 
     def keys_of(self, rows: Array) -> Sequence[str]:
         """The keys of some examples."""

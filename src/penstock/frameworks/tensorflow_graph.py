@@ -40,16 +40,28 @@ def graph_dataset(loader: Loader, interleave: Interleave | None = None) -> Any:
         if recipe.host.even is not None:
             raise SchemaError("expected a shard() without even=, got one with it", "to_tf(graph=True)", ANYHOW)
         dataset = dataset.shard(recipe.host.count, recipe.host.index)
-    if batch is None:
+    if batch is None or batch.pad is not None:
         pixels = _image_decoder(recipe)
         parse_one: Callable[[Any], Any] = lambda record: pixels(tf.nest.map_structure(_first, parse(record[None])))  # noqa: E731
-        return dataset.map(parse_one, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+        dataset = dataset.map(parse_one, tf.data.AUTOTUNE)
+        if batch is not None:
+            dataset = batched(dataset, batch.size, drop_remainder=batch.drop_remainder, pad=True)
+        return dataset.prefetch(tf.data.AUTOTUNE)
     dataset = dataset.batch(batch.size, drop_remainder=batch.drop_remainder)
     return dataset.map(parse, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
-def _first(batched: Any) -> Any:
-    return batched[0]
+def batched(dataset: Any, size: int, *, drop_remainder: bool = False, pad: bool = False, **parallel: Any) -> Any:
+    """Batches of a dataset of examples: padded to the largest where these differ in size, or where told."""
+    shapes = tf.nest.flatten(tf.nest.map_structure(lambda spec: spec.shape, dataset.element_spec))
+    ranked = all(shape.rank is not None for shape in shapes)
+    if pad or (ranked and not all(shape.is_fully_defined() for shape in shapes)):
+        return dataset.padded_batch(size, drop_remainder=drop_remainder)
+    return dataset.batch(size, drop_remainder, **parallel)
+
+
+def _first(batch: Any) -> Any:
+    return batch[0]
 
 
 def _only_batch(recipe: Recipe) -> Batch | None:
@@ -57,7 +69,9 @@ def _only_batch(recipe: Recipe) -> Batch | None:
     steps = recipe.steps
     if not steps:
         return None
-    if len(steps) == 1 and isinstance(steps[0], Batch) and steps[0].pad is None:
+    if len(steps) == 1 and isinstance(steps[0], Batch):
+        if steps[0].pad is not None and (type(steps[0].pad) is not int or steps[0].pad):
+            raise SchemaError(f"expected pad=0, got {steps[0].pad!r}", "to_tf(graph=True)", ANYHOW)
         return steps[0]
     raise SchemaError(
         "expected no step in Python but batch(), got others", "to_tf(graph=True)", "Map on the tf.data.Dataset instead"

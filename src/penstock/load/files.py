@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .._core import Shard
+from ..datum.reading import MAPPING
 from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
 from ..manifest import MANIFEST, dataset_name
 from ..records.codec import default_threads
@@ -24,7 +25,7 @@ from ..sources.listed import split_order
 from ..sources.record_files import files_of, format_named, inferred_schema, split_name
 from ..sources.tar import split_of
 from ..tfds.directory import INFO
-from .opening import MAPPING, Opened, PathLike
+from .opening import Opened, PathLike
 from .shard_files import ShardFile, ShardFiles
 
 _MOST_NAMED = 5  # datasets, where there are some below a folder that is none

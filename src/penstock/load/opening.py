@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..datum.reading import MAPPING
 from ..errors import NotFoundError, SchemaError, name_known
 from ..manifest import MANIFEST, WORK, Manifest, read_manifest
 from ..records.formats import FORMATS
@@ -20,7 +21,6 @@ from .shard_files import NamedFiles, ShardFiles, StoredFiles
 PathLike = str | os.PathLike[str]
 
 READABLE = (*FORMATS, "tar")
-MAPPING = "datum_to_type_and_shape_mapping.json"  # beside what Datum has exported
 FILE_SUFFIXES = (".tfrecord", ".tfrecords", ".record", ".array_record", ".gz", ".tgz", ".tar", ".zst")
 
 
@@ -75,7 +75,7 @@ def open_dataset(
 
             return open_prepared(directory, given, format, cache)
         if (directory / MAPPING).is_file():
-            from .datum import open_exported
+            from .exported import open_exported
 
             return open_exported(directory, given, cache)
         if (directory / WORK).is_dir():
@@ -103,7 +103,7 @@ def files_without_manifest(path: str) -> dict[str, int | None]:
         splits = read_prepared(path).splits.values()
         return {str(beside(path, file)): records for files in splits for file, records in files}
     if (directory / MAPPING).is_file():
-        from .datum import exported_files
+        from ..datum.reading import exported_files
 
         return dict.fromkeys(file for files in exported_files(directory).values() for file in files)
     from .files import record_files

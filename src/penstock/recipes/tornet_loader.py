@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..columns import Array
-from ..errors import SchemaError, name_known
+from ..errors import SchemaError, check_known, name_known
 from ..load.dataset import load
 from ..load.loader import Loader
 from ..load.split import Split
@@ -83,9 +83,7 @@ def _keras(examples: Loader, fields: tuple[str, ...], batch_size: int, prepare: 
 
 
 def _checked(weights: Mapping[str, float]) -> dict[str, float]:
-    for name in weights:
-        if name not in WEIGHTS:
-            raise SchemaError(f"unknown weight {name!r}", "weights", name_known(name, WEIGHTS, "weights"))
+    check_known(weights, WEIGHTS, "weight", "weights")
     return WEIGHTS | dict(weights)
 
 

@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import SchemaError, name_known
+from ..errors import SchemaError, check_known
 from ..example import Example
 from ..identity import code_digest, described
 from ..schema import Schema
@@ -71,9 +71,7 @@ def check_method(kind: type, method: str, options: Mapping[str, Any]) -> None:
     where = f"{kind.__name__}.{method}"
     known = [each.name for each in parameters if each.kind in _GIVEN_BY_NAME]
     if not any(each.kind is _Parameter.VAR_KEYWORD for each in parameters):
-        for name in options:
-            if name not in known:
-                raise SchemaError(f"unknown option {name!r}", where, name_known(name, known, "options"))
+        check_known(options, known, "option", where)
     for each in parameters:
         if each.name in known and each.default is _Parameter.empty and each.name not in options:
             hint = f'Give it: examples(source, {method}={{"{each.name}": ...}})'

@@ -48,6 +48,11 @@ def has_suffix(name: str, suffixes: Sequence[str]) -> bool:
     return name.lower().endswith(tuple(suffixes))
 
 
+def suffixes(extension: str | None) -> tuple[str, ...]:
+    """The extension that was said, or those of images."""
+    return (extension.lower(),) if extension else IMAGE_SUFFIXES
+
+
 def short_names(files: Sequence[str]) -> list[str]:
     """The files' paths relative to the folder that all of them are in."""
     if len(files) == 1:

@@ -9,18 +9,35 @@ from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
 from ..inference import infer
 from ..splitting import Splits
 from .cells import read_columns
-from .files import IMAGE_SUFFIXES, PathLike, entries, has_suffix
+from .files import PathLike, entries, has_suffix, suffixes
 from .listed import Examples, Loading, split_order
 from .literals import NotLiteral, literal
 
 
-def image_classification(root: PathLike) -> Splits:
+def image_classification(
+    root: PathLike,
+    *,
+    split: str | None = None,
+    csv_path: str | None = None,
+    image_dir: str | None = None,
+    extension: str | None = None,
+) -> Loading | Splits:
     """Images with labels: train.csv beside the folder train/, and so on for each split.
 
     The column `filename` names an image of the folder, with or without its suffix. Every other column is a field; its
     cells are Python literals (3, 0.5, 'text', [1, 2]), or all of them are plain texts.
+
+    split                this one alone, without the others
+    csv_path, image_dir  of that split, where they have other names: "lists/some.csv", "pictures"
+    extension            of images, where there are others beside them: ".jpg"
     """
     folder = os.fspath(root).rstrip("/") or "/"
+    if split is not None:
+        path, images = os.path.join(folder, csv_path or f"{split}.csv"), os.path.join(folder, image_dir or split)
+        return labelled_images(path, images, split, suffixes(extension))
+    if csv_path or image_dir:
+        hint = 'Such as split="train"'
+        raise SchemaError("expected a split with csv_path and image_dir, got none", "image_classification", hint)
     listed = entries(folder)
     folders = {entry.name for entry in listed if entry.is_dir()}
     catalogs = [entry.name for entry in listed if entry.is_file() and has_suffix(entry.name, (".csv",))]
@@ -28,10 +45,11 @@ def image_classification(root: PathLike) -> Splits:
     if not splits:
         got = f"{', '.join(catalogs) or 'no CSV file'} beside {', '.join(sorted(folders)) or 'no folder'}"
         raise StorageError(f"expected train.csv beside the folder train, got {got} - at {folder}")
-    return Splits({split: labelled_images(f"{folder}/{split}.csv", f"{folder}/{split}", split) for split in splits})
+    ends = suffixes(extension)
+    return Splits({name: labelled_images(f"{folder}/{name}.csv", f"{folder}/{name}", name, ends) for name in splits})
 
 
-def labelled_images(path: str, folder: str, split: str, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> Loading:
+def labelled_images(path: str, folder: str, split: str, ends: tuple[str, ...]) -> Loading:
     """The images of a folder that a CSV file labels."""
     columns, lines = read_columns([path], texts=None)  # cells are literals
     if "filename" not in columns:
@@ -40,7 +58,7 @@ def labelled_images(path: str, folder: str, split: str, suffixes: tuple[str, ...
     fields = {name: _values(name, c.to_list(), places) for name, c in columns.items() if name != "filename"}
     if "image" in fields:
         raise SchemaError("expected columns of other names, got one called 'image'", f"{path}:1")
-    images = _images(folder, suffixes)
+    images = _images(folder, ends)
     names = [_found(images, name, place) for name, place in zip(columns["filename"].to_list(), places, strict=True)]
     keys = [f"{split}/{name}" for name in names]
     rows = [
@@ -67,11 +85,11 @@ def _values(name: str, cells: list[str], places: list[str]) -> list[Any]:
     return list(cells)
 
 
-def _images(folder: str, suffixes: tuple[str, ...]) -> dict[str, str]:
+def _images(folder: str, ends: tuple[str, ...]) -> dict[str, str]:
     """The images of a folder by their names, with and without suffix."""
     found: dict[str, str] = {}
     for entry in entries(folder):
-        if has_suffix(entry.name, suffixes):
+        if has_suffix(entry.name, ends):
             stem = os.path.splitext(entry.name)[0]
             found[stem] = "" if stem in found else entry.name
             found[entry.name] = entry.name

@@ -1,4 +1,4 @@
-"""What a listed source is; one of examples in memory; and an adapter: files loaded into the rows of one.
+"""What a listed source is; one of examples in memory; and two adapters: a function of each, files loaded into rows.
 
 A listed source knows its examples by number without loading them. Nothing has to inherit from `Listed`: whatever has
 a length and an index is listed, and the rest of the protocol is optional.
@@ -17,7 +17,7 @@ from ..errors import RecordIndexError, SchemaError, name_known
 from ..field import Field
 from ..identity import described
 from ..schema import Schema
-from ..subset import takes_many
+from ..subset import key_of, options_of, place_of, stamps_of, takes_many
 from .files import read_file, stamp_of, within
 from .images import check_image
 
@@ -87,6 +87,59 @@ class Examples:
     def stamp(self, index: int) -> str:
         """That of the file."""
         return stamp_of(self.place(index).rpartition("[" if self.place(index).endswith("]") else ":")[0])
+
+
+class Mapped:
+    """A listed source whose examples go through a function; all else that is known of them stays.
+
+    schema    what the function returns, where that is known
+    numbered  whether keys are the numbers of examples, and not those of the source
+    """
+
+    def __init__(
+        self, source: Any, function: Callable[[Any], Any], schema: Schema | None = None, *, numbered: bool = False
+    ) -> None:
+        self.source = source
+        self.function = function
+        self.schema = schema
+        self.numbered = numbered
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.source!r})"
+
+    def __getitem__(self, index: int) -> Mapping[str, Any]:
+        example: Mapping[str, Any] = self.function(self.source[index])
+        return example
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What tells the function from another one."""
+        return {**options_of(self.source), "function": described(self.function, "map")}
+
+    @property
+    def by_file(self) -> list[Array] | None:
+        """How they are best read."""
+        by_file: list[Array] | None = getattr(self.source, "by_file", None)
+        return by_file
+
+    def key(self, index: int) -> str:
+        """The source's, or the number."""
+        return str(position(index, len(self))) if self.numbered else key_of(self.source, index)
+
+    def place(self, index: int) -> str:
+        """The source's."""
+        return place_of(self.source, index)
+
+    def stamp(self, index: int) -> str:
+        """The source's."""
+        return str(self.source.stamp(index))
+
+    def stamps(self, indices: Array) -> list[str]:
+        """Those of some examples."""
+        return list(stamps_of(self.source, indices))
 
 
 class Loading:

@@ -34,7 +34,7 @@ from ..storage import expand, is_url, open_store
 from ..storage.cache import Cache, RemoteFile
 from .files import PathLike, files_named, short_names, stamp_of
 from .image_folder import SPLIT_NAMES
-from .listed import position, split_order
+from .listed import Mapped, position, split_order
 
 MOST_INFLATED = 512 << 20  # bytes of compressed tars that the core keeps in memory
 
@@ -165,22 +165,15 @@ class TarSamples:
         return int(np.searchsorted(self.starts, number, side="right")) - 1
 
 
-class Converted:
+class Converted(Mapped):
     """The samples of tar files, each made an example by a function of its files' bytes."""
 
     def __init__(self, samples: TarSamples, function: RecordFunction, pair: bool) -> None:
-        self.samples = samples
-        self.function = function
+        super().__init__(samples, function)
         self.pair = pair
 
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __repr__(self) -> str:
-        return f"Converted({self.samples!r})"
-
     def __getitem__(self, index: int) -> Mapping[str, Any]:
-        record = {name: value for name, value in self.samples[index].items() if value is not None}
+        record = {name: value for name, value in self.source[index].items() if value is not None}
         example = self.function(record)
         if self.pair:
             if not isinstance(example, (tuple, list)) or len(example) != 2:
@@ -198,27 +191,6 @@ class Converted:
     def options(self) -> dict[str, Any]:
         """What tells the function from another one."""
         return {"record_to_pair" if self.pair else "record_to_example": described(self.function, "tar")}
-
-    @property
-    def by_file(self) -> list[Array] | None:
-        """How they are best read."""
-        return self.samples.by_file
-
-    def key(self, index: int) -> str:
-        """The sample's."""
-        return self.samples.key(index)
-
-    def place(self, index: int) -> str:
-        """The sample's."""
-        return self.samples.place(index)
-
-    def stamp(self, index: int) -> str:
-        """That of the tar."""
-        return self.samples.stamp(index)
-
-    def stamps(self, indices: Array) -> list[str]:
-        """Those of some samples' tars."""
-        return self.samples.stamps(indices)
 
 
 def values_of_message(message: Any) -> dict[str, Any]:

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import SchemaError, StorageError
+from ..errors import NotFoundError, SchemaError, StorageError
 from ..splitting import Splits
 from .catalog import read_objects
-from .files import PathLike, entries, has_suffix
+from .files import PathLike, entries, files_named, has_suffix
 from .listed import Examples, split_order
 from .literals import NotLiteral, literal
 
 _PART = re.compile(r"(.+?)(?:[_-]?[0-9]+)?")  # train, train_2, train-00003
 
 
-def text_classification(root: PathLike) -> Splits:
+def text_classification(root: PathLike, *, split: str | None = None, json_path: str | None = None) -> Examples | Splits:
     """Texts with labels: train.json, train_2.json ..., each {id: {"text": ..., "label": {name: value}}}.
 
     An example holds `text` and a field for each of its labels. A label written as a number is one.
+
+    split      this one alone, without the others
+    json_path  the files of that split, where they have other names: "other.json", "parts/*.json"
     """
     folder = os.fspath(root)
+    if json_path is not None:
+        if split is None:
+            raise SchemaError(
+                "expected a split with json_path, got none", "text_classification", 'Such as split="train"'
+            )
+        return read_texts(files_named(os.path.join(glob.escape(folder), json_path), (".json",)))
     names = [entry.name for entry in entries(folder) if entry.is_file() and has_suffix(entry.name, (".json",))]
     if not names:
         raise StorageError(f"expected files such as train.json, got none that end in .json - at {folder}")
@@ -30,7 +40,11 @@ def text_classification(root: PathLike) -> Splits:
     for name in names:
         match = _PART.fullmatch(name[: -len(".json")])
         splits.setdefault(match[1] if match else name, []).append(os.path.join(folder, name))
-    return Splits({split: read_texts(splits[split]) for split in sorted(splits, key=split_order)})
+    if split is not None:
+        if split not in splits:
+            raise NotFoundError(f"expected a file {split}.json, got none - at {folder}")
+        return read_texts(splits[split])
+    return Splits({name: read_texts(splits[name]) for name in sorted(splits, key=split_order)})
 
 
 def read_texts(files: Sequence[str]) -> Examples:

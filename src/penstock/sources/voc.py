@@ -15,7 +15,7 @@ from ..field import Field
 from ..schema import Schema
 from ..splitting import Splits
 from .boxes import relative_box
-from .files import IMAGE_SUFFIXES, PathLike, entries, has_suffix, read_file, read_lines, stamp_of, within
+from .files import PathLike, entries, has_suffix, read_file, read_lines, stamp_of, suffixes, within
 from .images import check_image
 from .listed import position, split_order
 from .masks import class_numbers
@@ -111,38 +111,65 @@ class VocSegmentation(VocImages):
         return example
 
 
-def voc_detection(root: PathLike) -> VocDetection | Splits:
+def voc_detection(
+    root: PathLike,
+    *,
+    split: str | None = None,
+    image_dir: str = IMAGES,
+    annotation_dir: str = ANNOTATIONS,
+    set_dir: str | None = None,
+    extension: str | None = None,
+) -> VocDetection | Splits:
     """Images with boxes, in the layout of Pascal VOC.
 
     JPEGImages/<id>.jpg, Annotations/<id>.xml, and a list of ids for each split: ImageSets/Main/<split>.txt or
     ImageSets/<split>.txt; without lists, all annotated images. Classes are those of classes.names, a name on each
     line, or those that the annotations name.
+
+    split           this one alone, without the others
+    image_dir, annotation_dir, set_dir   folders of other names: of images, of annotations, of lists
+    extension       of images, where there are others beside them: ".jpg"
     """
     folder = os.fspath(root).rstrip("/") or "/"
-    images = by_stem(f"{folder}/{IMAGES}", IMAGE_SUFFIXES)
-    annotations = by_stem(f"{folder}/{ANNOTATIONS}", (".xml",))
-    splits = _splits(folder, ("ImageSets/Main", "ImageSets"), images, annotations)
+    images = by_stem(f"{folder}/{image_dir}", suffixes(extension))
+    annotations = by_stem(f"{folder}/{annotation_dir}", (".xml",))
+    folders = (set_dir,) if set_dir else ("ImageSets/Main", "ImageSets")
+    splits = _splits(folder, folders, images, annotations, split)
     known = f"{folder}/classes.names"
     if os.path.exists(known):
         names = tuple(line for _, line in read_lines(known))
-    else:
-        listed = {name for ids in splits.values() for name in ids}
+    else:  # of one split alone, the same as of all
+        listed = annotations if split else {name for ids in splits.values() for name in ids}
         names = _class_names(annotations[name] for name in sorted(listed))
     sources = {split: VocDetection(folder, ids, images, annotations, names) for split, ids in splits.items()}
     return sources[""] if "" in sources else Splits(sources)
 
 
-def voc_segmentation(root: PathLike) -> VocSegmentation | Splits:
+def voc_segmentation(
+    root: PathLike,
+    *,
+    split: str | None = None,
+    image_dir: str = IMAGES,
+    mask_dir: str = MASKS,
+    set_dir: str | None = None,
+    image_extension: str | None = None,
+    mask_extension: str = ".png",
+) -> VocSegmentation | Splits:
     """Images with masks, in the layout of Pascal VOC.
 
     JPEGImages/<id>.jpg, SegmentationClass/<id>.png, and a list of ids for each split:
     ImageSets/Segmentation/<split>.txt, ImageSets/<split>.txt or <split>.txt; without lists, all images with a mask.
     A mask with a palette, as VOC has them, becomes a grey one: its levels are the numbers of the classes.
+
+    split                          this one alone, without the others
+    image_dir, mask_dir, set_dir   folders of other names: of images, of masks, of lists
+    image_extension, mask_extension   of images and of masks, where there are others beside them
     """
     folder = os.fspath(root).rstrip("/") or "/"
-    images = by_stem(f"{folder}/{IMAGES}", IMAGE_SUFFIXES)
-    masks = by_stem(f"{folder}/{MASKS}", (".png",))
-    splits = _splits(folder, ("ImageSets/Segmentation", "ImageSets", "."), images, masks)
+    images = by_stem(f"{folder}/{image_dir}", suffixes(image_extension))
+    masks = by_stem(f"{folder}/{mask_dir}", suffixes(mask_extension))
+    folders = (set_dir,) if set_dir else ("ImageSets/Segmentation", "ImageSets", ".")
+    splits = _splits(folder, folders, images, masks, split)
     sources = {split: VocSegmentation(folder, ids, images, masks) for split, ids in splits.items()}
     return sources[""] if "" in sources else Splits(sources)
 
@@ -165,9 +192,13 @@ def by_stem(folder: str, suffixes: Sequence[str]) -> dict[str, str]:
 
 
 def _splits(
-    root: str, folders: Sequence[str], images: Mapping[str, str], others: Mapping[str, str]
+    root: str, folders: Sequence[str], images: Mapping[str, str], others: Mapping[str, str], only: str | None
 ) -> dict[str, list[str]]:
-    """The ids of each split; all of them under "" when there are no lists."""
+    """The ids of each split; all of them under "" when there are no lists, and those of a split that is asked for."""
+    if only is not None:
+        paths = [os.path.normpath(f"{root}/{folder}/{only}.txt") for folder in folders]
+        path = next(filter(os.path.exists, paths), paths[-1])
+        return {"": listed_ids(path, images, others)}
     for folder in folders:
         path = os.path.normpath(f"{root}/{folder}")
         if os.path.isdir(path):

@@ -1,7 +1,4 @@
-"""Datum's door: `import penstock.compat.datum as datum`, then its calls, over our build and load.
-
-What was wrong there is right here: docs/coming-from/datum.md lists it.
-"""
+"""Datum's door: `import penstock.compat.datum as datum`, then its calls. docs/coming-from/datum.md tells of it."""
 
 from __future__ import annotations
 

@@ -2,6 +2,4 @@
 
 from __future__ import annotations
 
-from .export import export_to_tfrecord
-
-__all__ = ["export_to_tfrecord"]
+from .export import export_to_tfrecord as export_to_tfrecord

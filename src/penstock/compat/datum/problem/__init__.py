@@ -2,7 +2,4 @@
 
 from __future__ import annotations
 
-from . import types
-from .types import IMAGE_CLF, IMAGE_DET, IMAGE_SEG, TEXT_CLF
-
-__all__ = ["IMAGE_CLF", "IMAGE_DET", "IMAGE_SEG", "TEXT_CLF", "types"]
+from .types import *  # noqa: F403

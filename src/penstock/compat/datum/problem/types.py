@@ -2,7 +2,4 @@
 
 from __future__ import annotations
 
-IMAGE_CLF = "image_clf"
-IMAGE_DET = "image_det"
-IMAGE_SEG = "image_seg"
-TEXT_CLF = "text_clf"
+IMAGE_CLF, IMAGE_DET, IMAGE_SEG, TEXT_CLF = "image_clf", "image_det", "image_seg", "text_clf"

@@ -1,4 +1,4 @@
-"""A dataset that Datum exported, read in place: its two JSON files say what is in its shards."""
+"""The two JSON files of a dataset that Datum exported: its shards, and the types and shapes of its features."""
 
 from __future__ import annotations
 
@@ -7,24 +7,14 @@ from typing import Any
 
 from ..errors import CorruptionError, SchemaError
 from ..field import Field
-from ..manifest import dataset_name
 from ..schema import Schema
 from ..storage import read_json
-from .files import indexed
-from .opening import MAPPING, Opened, PathLike
-from .shard_files import ShardFiles
 
+MAPPING = "datum_to_type_and_shape_mapping.json"
 SHARDS = "shard_info.json"
 MOST_BYTES = 64 << 20
 
 _DTYPES = {"int": "int64", "float": "float32", "string": "str"}
-
-
-def open_exported(directory: Path, schema: Schema | None, cache: PathLike | None) -> Opened:
-    """The dataset of a directory. The shards themselves tell how many records they have: Datum's counts may be old."""
-    files = exported_files(directory)
-    splits = {split: ShardFiles(indexed(file, cache) for file in files[split]) for split in sorted(files)}
-    return Opened(directory, dataset_name(directory), schema or read_mapping(directory / MAPPING), splits)
 
 
 def exported_files(directory: Path) -> dict[str, list[str]]:

@@ -1,0 +1,32 @@
+"""Sources built as a dataset that Datum's reader opens, and everyone else's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..build.report import Built
+from ..build.run import build
+from ..load.dataset import load
+from ..load.opening import PathLike
+from ..manifest import MANIFEST
+from ..splitting import Splits
+from .features import as_features
+from .writing import describe
+
+
+def export(sources: Mapping[str, Any], path: PathLike, *, sparse: Sequence[str] = (), numbered: bool = False) -> Built:
+    """Build listed sources, one for each split, in Datum's features and order, with Datum's two JSON files beside them.
+
+    Splits that are there already and are not named stay as they are.
+
+    sparse    features that are lists of any length; those that differ in length are found out without it
+    numbered  whether the keys of examples are their numbers
+    """
+    features, schema = as_features(sources, sparse, numbered=numbered)
+    directory = Path(path)
+    kept = load(directory, decode=False) if (directory / MANIFEST).exists() else {}
+    built = build(Splits({**kept, **features}), directory, schema=schema, order="tfds", overwrite=True)
+    describe(directory)
+    return built

@@ -1,0 +1,49 @@
+"""A dataset of ours, told to Datum's reader: its two JSON files beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import SchemaError
+from ..field import Field
+from ..image import Image
+from ..load.opening import PathLike
+from ..manifest import read_manifest
+from ..records.codec import Codec
+from ..records.shard import open_shard
+from ..storage import publish
+from .reading import MAPPING, SHARDS
+
+
+def describe(path: PathLike) -> None:
+    """Write what Datum reads a dataset by beside one of ours: its shards, the types and shapes of its features."""
+    directory = Path(path)
+    manifest = read_manifest(directory)
+    if manifest.format != "tfrecord" or manifest.options["format"].get("compression"):
+        raise SchemaError("expected plain TFRecord files, as Datum reads them, got others", str(directory))
+    first = next(iter(manifest.splits.values()))[0]
+    example = open_shard(str(directory / first.file)).example(Codec(manifest.schema), 0)
+    mapping = {field.name: _said(field, example) for field in manifest.schema.leaves()}
+    shards = {split: {each.file: each.records for each in files} for split, files in manifest.splits.items()}
+    for name, data in ((SHARDS, shards), (MAPPING, mapping)):
+        publish(directory / name, json.dumps(data).encode())
+
+
+def _said(field: Field, example: Mapping[str, Any]) -> dict[str, Any]:
+    """Type and shape of a feature. Of an image, and of a list of any length, the number of dimensions alone counts."""
+    name, shape = field.name, list(field.shape)
+    loose = len(shape) > 1 and None in shape
+    if name not in example or field.optional or field.encoding != "none" or field.levels or loose:
+        hint = "Leave it out, or store it in another type"
+        raise SchemaError(f"expected a type that Datum reads, got {field}", name, hint)
+    if field.kind == "image":
+        grey = (field.decoded or "").endswith(",1]")
+        shape = [*Image(channels=1 if grey else 3).decode(example[name]).shape[: 2 if grey else 3]]
+    elif None in shape:
+        beside = example.get(f"{name}_shape")
+        shape = [len(example[name])] if beside is None else beside.tolist()
+    kind = "string" if field.dtype in ("str", "bytes") else "float" if "float" in field.dtype else "int"
+    return {"type": kind, "shape": shape, "dense": None not in field.shape}
