@@ -22,7 +22,7 @@ from ..sources.tar import TarSamples
 from ..storage import is_numbered, numbered
 from .commit import STEP
 from .plan import cut_files
-from .workers import Progress
+from .workers import Progress, silent
 
 SPLIT = "{split}"
 FIRST = 8  # records that show how large they are
@@ -80,7 +80,7 @@ def write_files(
     *,
     shards: int | None,
     overwrite: bool,
-    progress: Progress,
+    progress: Progress = silent,
 ) -> dict[str, list[str]]:
     """The records of each split, as they are and in their order, in as few files as they fit into."""
     text = os.fspath(pattern)
