@@ -75,7 +75,7 @@ def test_sizes_are_those_that_were_asked_for(tmp_path: Path) -> None:
     assert [len(TFRecordReader(tmp_path / f"{number}.tfr")) for number in range(5)] == [2] * 5
     assert not (tmp_path / "5.tfr").exists()
     convert(tmp_path / "{0..}.tfr", tmp_path / "few-{1..}.array_record", shards=3)
-    assert [len(ArrayRecordReader(tmp_path / f"few-{number}.array_record")) for number in (1, 2, 3)] == [4, 4, 2]
+    assert [len(ArrayRecordReader(tmp_path / f"few-{number}.array_record")) for number in (1, 2, 3)] == [3, 4, 3]
 
 
 def test_splits_have_folders_of_their_own(tmp_path: Path) -> None:
@@ -100,8 +100,9 @@ def test_what_is_there_is_not_overwritten_unless_told(tmp_path: Path) -> None:
     build(ROWS[:10], pattern, shards=2, overwrite=True)
     assert sorted(path.name for path in tmp_path.glob("*.tfrecord")) == ["0.tfrecord", "1.tfrecord"]
     assert sorted(xs(load(pattern)["train"])) == list(range(10))
-    with pytest.raises(StorageError, match=r"expected a new file, got one that is there"):
-        convert(pattern, tmp_path / "{1..}.tfrecord")
+    build(ROWS, tmp_path / "data")
+    with pytest.raises(StorageError, match=r"expected a new file, got one that is there - at .*/1.tfrecord"):
+        convert(tmp_path / "data", tmp_path / "{1..}.tfrecord")
 
 
 def test_convert_keeps_records_and_order(tmp_path: Path) -> None:
@@ -122,6 +123,43 @@ def test_what_is_not_the_same_is_taken_back(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(CorruptionError, match=r"got another one.*0.tfrecord, record 0"):
         convert(tmp_path / "data", tmp_path / "{0..}.tfrecord", workers=1)
     assert not (tmp_path / "0.tfrecord").exists()
+
+
+@pytest.mark.parametrize("suffix", ["tfrecord", "tar"])
+def test_the_source_is_never_written_over(tmp_path: Path, suffix: str) -> None:
+    """Not even by a name that comes up later: the files after it would be those that are read."""
+    build(ROWS, tmp_path / "data")
+    convert(tmp_path / "data", tmp_path / f"{{5..}}.{suffix}", shards=4)
+    before = {path.name: path.read_bytes() for path in tmp_path.glob(f"*.{suffix}")}
+    (tmp_path / "link").symlink_to(tmp_path)
+    for pattern in (f"{{0..}}.{suffix}", f"{{split}}.{suffix}", f"link/{{5..}}.{suffix}"):
+        with pytest.raises(SchemaError, match="expected other files to convert into, got those of the source"):
+            convert(tmp_path / f"{{5..}}.{suffix}", tmp_path / pattern, overwrite=True)
+    assert {path.name: path.read_bytes() for path in tmp_path.glob(f"*.{suffix}")} == before
+
+
+def test_files_get_their_names_when_all_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(ROWS[:20], tmp_path / "{0..}.tfrecord", shards=4)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    (tmp_path / ".7.tfrecord.new").write_bytes(b"of a run that was killed")
+    (tmp_path / ".4.tfrecord.new").write_bytes(b"another of its files")
+    written = TFRecordWriter.close
+
+    def fail_late(self: TFRecordWriter) -> None:
+        if self.path.name == ".3.tfrecord.new":
+            raise OSError("no space left")
+        written(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TFRecordWriter, "close", fail_late)
+        build(ROWS, tmp_path / "data")
+        with pytest.raises(OSError, match="no space left"):
+            convert(tmp_path / "data", tmp_path / "{0..}.tfrecord", shards=4, overwrite=True)
+    left = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    assert {name: data for name, data in left.items() if not name.startswith(".")} == before
+    convert(tmp_path / "data", tmp_path / "{0..}.tfrecord", shards=4, overwrite=True)
+    assert len(load(tmp_path / "{0..}.tfrecord")["train"]) == 100
+    assert not (tmp_path / ".4.tfrecord.new").exists()
 
 
 KILLED = """

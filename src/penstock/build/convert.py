@@ -31,7 +31,7 @@ from ..tfds.directory import INFO
 from ..tfds.writing import dataset_directory, remove_metadata
 from .engine import Engine
 from .local import Local
-from .numbered import at_once, open_written, steps, write_files
+from .numbered import at_once, check_apart, open_written, steps, write_files
 from .report import Built, Meter
 from .run import build
 from .single import file_format, names_file
@@ -60,16 +60,15 @@ def convert(
     What `load` opens can be converted; schema, name and description go along. The options are those of `build`, and so
     is what happens when it is cut off. At the end all that was written is read again, and compared with the source.
     """
-    if (names_tars(path) or names_file(path)) and not isinstance(engine or Local(), Local):
+    here = engine or Local(workers=workers)
+    if (names_tars(path) or names_file(path)) and not isinstance(here, Local):
         raise SchemaError("expected files to be written by this machine, got another engine", str(path))
     if names_tars(path):
-        progress = engine.progress if engine else None
-        return write_tars(
-            source, path, format=format, shards=shards, schema=schema, overwrite=overwrite, progress=progress
-        )
+        said: dict[str, Any] = {"format": format, "shards": shards, "schema": schema, "overwrite": overwrite}
+        return write_tars(source, path, **said, progress=here.progress)
     opened = open_dataset(source, schema, None)
-    said = opened.manifest or opened.prepared
-    info = said.info if said else None
+    told = opened.manifest or opened.prepared
+    info = told.info if told else None
     places = {file.place.rpartition("/")[0] for files in opened.splits.values() for file in files}
     if is_url(path):
         same = str(path).rstrip("/") in places
@@ -78,8 +77,9 @@ def convert(
     if same:
         raise SchemaError("expected another directory to convert into, got that of the source", str(path))
     sources = {split: _records(files, opened) for split, files in opened.splits.items()}
-    if names_file(path):
-        return _convert_to_files(sources, Path(path), format, shards, overwrite, engine or Local(workers=workers))
+    if names_file(path) and isinstance(here, Local):
+        check_apart(str(path), (file.path for files in opened.splits.values() for file in files))
+        return _convert_to_files(sources, Path(path), format, shards, overwrite, here)
     built = build(
         Splits(sources),
         path,
@@ -92,7 +92,7 @@ def convert(
         info=info,
         overwrite=overwrite,
     )
-    _verify(built._opened.path, list(_comparisons(built)), sources, engine or Local(workers=workers))
+    _verify(built._opened.path, list(_comparisons(built)), sources, here)
     return built
 
 
@@ -102,12 +102,13 @@ def _convert_to_files(
     format: str | Format | Sequence[str | Format],
     shards: int | None,
     overwrite: bool,
-    engine: Engine,
+    engine: Local,
 ) -> Dataset:
     """Plain files, one or as many as are needed, with their indexes and nothing else beside them."""
     meter = Meter(engine.progress)
     meter.begin("writing", sum(map(len, sources.values())))
-    files = write_files(sources, path, file_format(format, path), shards=shards, overwrite=overwrite, progress=meter)
+    said: dict[str, Any] = {"shards": shards, "overwrite": overwrite, "sync": engine.sync}
+    files = write_files(sources, path, file_format(format, path), **said, progress=meter)
     opened = open_written(path, files, next(iter(sources.values())).schema)
     items = [
         _Comparison(split, (file,), first, file.records)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,15 +19,14 @@ from ..records.index import sidecar_path
 from ..schema import Schema
 from ..sources.record_files import RecordFiles
 from ..sources.tar import TarSamples
-from ..storage import is_numbered, numbered
+from ..storage import is_numbered, named_by, numbered
 from .commit import STEP
-from .plan import cut_files
+from .plan import cut_files, cut_shards
 from .workers import Progress, silent
 
 SPLIT = "{split}"
 FIRST = 8  # records that show how large they are
 CHUNK = 1 << 22  # bytes of records that are taken at a time, about
-UNBOUND = 1 << 62
 
 
 class NumberedFiles:
@@ -51,9 +50,21 @@ class NumberedFiles:
     def take_away_rest(self) -> None:
         """What an earlier run has left under the numbers that follow, the last one first: a rerun finds the others."""
         if self._overwrite:
-            for path in reversed(list(itertools.takewhile(os.path.lexists, self._names))):
-                sidecar_path(path).unlink(missing_ok=True)
-                os.unlink(path)
+            there = itertools.takewhile(lambda path: any(map(os.path.lexists, (path, staged(path)))), self._names)
+            for path in reversed(list(there)):
+                remove(staged(path))
+                remove(path)
+
+
+def staged(path: str) -> str:
+    """What a file is called until all of them are written."""
+    return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.new")
+
+
+def remove(path: str) -> None:
+    """Take a file away, if it is there, and its index."""
+    for each in (sidecar_path(path), Path(path)):
+        each.unlink(missing_ok=True)
 
 
 def at_once(records: int, size: int) -> int:
@@ -73,38 +84,62 @@ def check_pattern(pattern: str, splits: Sequence[str]) -> None:
         raise SchemaError(f"expected one split, got {', '.join(splits)}", pattern, hint)
 
 
+def check_apart(pattern: str, sources: Iterable[str]) -> None:
+    """That no file is written over one that it is made from."""
+    names = named_by(os.path.realpath(pattern.replace(SPLIT, "{0..}")))
+    for path in sources:
+        if names.fullmatch(os.path.realpath(path)):
+            raise SchemaError("expected other files to convert into, got those of the source", path, "Name them anew")
+
+
 def write_files(
     sources: Mapping[str, RecordFiles | TarSamples],
     pattern: str | Path,
     format: Format,
     *,
-    shards: int | None,
-    overwrite: bool,
+    shards: int | None = None,
+    overwrite: bool = False,
+    sync: bool = True,
     progress: Progress = silent,
 ) -> dict[str, list[str]]:
-    """The records of each split, as they are and in their order, in as few files as they fit into."""
+    """The records of each split, as they are and in their order, in as few files as they fit into.
+
+    The files get their names when all of them are written.
+    """
     text = os.fspath(pattern)
     check_pattern(text, list(sources))
-    written = {}
-    for split, source in sources.items():
-        names = NumberedFiles(text, split, overwrite)
-        some = source.records(range(min(len(source), FIRST)))
-        step = at_once(len(some), some.nbytes)
-        parts = [source.records(rows).lengths for rows in steps(0, len(source), step)]
-        lengths = np.concatenate([np.empty(0, np.int64), *parts])
-        if shards or not is_numbered(text):
-            limits = UNBOUND, -(-len(source) // (shards or 1)) or 1
-        else:
-            limits = format.shard_bytes, format.shard_examples or UNBOUND
-        for first, last in itertools.pairwise(cut_files(lengths, *limits)):
-            with format.open_writer(names.next()) as writer:
-                for rows in steps(first, last, step):
-                    records = source.records(rows)
-                    writer.write_records(records)
-                    progress(len(records), records.nbytes)
+    named = {split: NumberedFiles(text, split, overwrite) for split in sources}
+    try:
+        for split, source in sources.items():
+            some = source.records(range(min(len(source), FIRST)))
+            step = at_once(len(some), some.nbytes)
+            for part in _cut(source, step, format, shards if is_numbered(text) else 1):
+                with format.open_writer(staged(named[split].next()), sync=sync) as writer:
+                    for rows in steps(*part, step):
+                        records = source.records(rows)
+                        writer.write_records(records)
+                        progress(len(records), records.nbytes)
+    except BaseException:
+        for path in (path for names in named.values() for path in names.files):
+            remove(staged(path))
+        raise
+    for names in named.values():
+        for path in names.files:
+            remove(path)
+            os.replace(staged(path), path)
+            if sidecar_path(staged(path)).exists():
+                os.replace(sidecar_path(staged(path)), sidecar_path(path))
         names.take_away_rest()
-        written[split] = names.files
-    return written
+    return {split: names.files for split, names in named.items()}
+
+
+def _cut(source: RecordFiles | TarSamples, step: int, format: Format, shards: int | None) -> Iterable[tuple[int, int]]:
+    """The first record of each file, and the one after its last."""
+    if shards:
+        return itertools.pairwise(cut_shards(len(source), max(1, min(shards, len(source)))).tolist())
+    parts = [source.records(rows).lengths for rows in steps(0, len(source), step)]
+    lengths = np.concatenate([np.empty(0, np.int64), *parts])
+    return itertools.pairwise(cut_files(lengths, format.shard_bytes, format.shard_examples or len(lengths) or 1))
 
 
 def open_written(path: Path, files: Mapping[str, Sequence[str]], schema: Schema) -> Opened:

@@ -16,6 +16,7 @@ from ..records.tfrecord import TFRecord
 from ..sources.record_files import RecordFiles
 from ..splitting import Splits
 from ..storage import is_numbered, is_url, numbered
+from .local import Local
 from .numbered import SPLIT, check_pattern, open_written, write_files
 from .report import Built, Meter
 
@@ -58,9 +59,11 @@ def build_file(build: Callable[..., Built], source: Any, path: Path, options: di
         split: RecordFiles(files := [str(folder / shard.file) for shard in parts], built.schema, files, open_shard)
         for split, parts in built.manifest.splits.items()
     }
-    meter = Meter(getattr(options["engine"], "progress", None))
+    engine = options["engine"] or Local()
+    meter = Meter(engine.progress)
     meter.begin("writing files", sum(map(len, records.values())))
-    written = write_files(records, path, format, shards=shards, overwrite=True, progress=meter)
+    sync = getattr(engine, "sync", True)
+    written = write_files(records, path, format, shards=shards, overwrite=True, sync=sync, progress=meter)
     shutil.rmtree(folder)
     Dataset.__init__(built, open_written(path, written, built.schema))
     return built

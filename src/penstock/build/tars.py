@@ -25,7 +25,7 @@ from ..records.shard import ShardFormat
 from ..records.tar import KEY, SUFFIXES
 from ..schema import Schema
 from ..storage import is_numbered
-from .numbered import NumberedFiles, check_pattern
+from .numbered import NumberedFiles, check_apart, check_pattern
 from .report import Meter, Progress
 
 _KEY = re.compile(r"(?:[^/.][^/]*/)*[^/.]+")
@@ -60,6 +60,7 @@ def write_tars(
         raise SchemaError("expected tars that end in .tar, .tar.gz or .tgz, got another compression", text)
     dataset = load(source, schema=schema, decode=False)
     check_pattern(text, list(dataset))
+    check_apart(text, (file.path for file in dataset.files))
     files_already = any(file.rules is not None for file in dataset.files)
     names = {name: name for name in dataset.schema if name != KEY} if files_already else _names(dataset.schema)
     size = format[0] if isinstance(format, Sequence) and not isinstance(format, str) else format

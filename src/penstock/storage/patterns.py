@@ -68,6 +68,11 @@ def numbered(pattern: str) -> Iterator[str]:
         yield f"{pattern[: match.start()]}{number:0{len(match[1])}}{pattern[match.end() :]}"
 
 
+def named_by(pattern: str) -> re.Pattern[str]:
+    """What any name of such a pattern matches; its numbers stand for whatever is no folder."""
+    return re.compile("[^/]*".join(map(re.escape, re.split(_NUMBERED.pattern.replace("(", "(?:"), pattern))))
+
+
 def _there(pattern: str) -> list[str]:
     if is_url(pattern):
         raise StorageError(f"expected a range with an end, such as {{000..146}}, got one without - at {pattern}")

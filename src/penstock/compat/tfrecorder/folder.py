@@ -82,7 +82,7 @@ def save(folder: Path, examples: Sequence[Example], options: Mapping[str, Any]) 
         if built.ignored:
             logging.getLogger(__name__).warning("%d examples asked to be left out of %s", built.ignored, folder)
     else:
-        write_files({"": RecordFiles([], Schema({}), [], open_shard)}, files, format, shards=None, overwrite=True)
+        write_files({"": RecordFiles([], Schema({}), [], open_shard)}, files, format, overwrite=True)
         (folder / FIELDS).unlink(missing_ok=True)
     with notes.open(newline="", encoding="utf-8") as file:
         rows = {int(number): row for number, *row in csv.reader(file)}
