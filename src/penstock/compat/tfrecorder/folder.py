@@ -17,7 +17,7 @@ from typing import Any
 from ...build.local import Local
 from ...build.numbered import write_files
 from ...build.run import build
-from ...errors import CorruptionError, NotFoundError, SchemaError
+from ...errors import BuildError, CorruptionError, ExampleError, NotFoundError, SchemaError
 from ...field import Field
 from ...load.dataset import Dataset
 from ...records.shard import open_shard
@@ -28,6 +28,7 @@ from ...sources.record_files import RecordFiles
 from ...storage import publish, read_json
 from .example import SHAPE, Example
 
+LOGGER = logging.getLogger(__name__)
 LOG, FIELDS, CONFIG = "examples.csv", "fields.json", "tfrecord_files_config.txt"
 OPTIONS = {"examples_tfrecord_file_max_size_in_bytes": 1e6, "examples_log_in_csv_file": True}
 
@@ -70,23 +71,28 @@ def save(folder: Path, examples: Sequence[Example], options: Mapping[str, Any]) 
     files, format, notes = folder / "{0..}.tfr", TFRecord(shard_bytes=int(size)), folder / f".{LOG}"
     folder.mkdir(parents=True, exist_ok=True)
     notes.write_bytes(b"")
-    if examples:
-        noted = [
-            Noted(example, Noting(given[type(example)]["load"], given[type(example)]["split"], number, notes, logged))
-            for number, example in enumerate(examples)
-        ]
-        engine = Local(workers=1 if "tensorflow" in sys.modules else None)  # which does not survive a fork
-        schema = type(examples[0]).schema()
-        built = build(noted, files, format=format, schema=schema, order="source", engine=engine, overwrite=True)
-        publish(folder / FIELDS, json.dumps(_told(built).to_json()).encode())
-        if built.ignored:
-            logging.getLogger(__name__).warning("%d examples asked to be left out of %s", built.ignored, folder)
-    else:
+    noted = [
+        Noted(example, Noting(given[type(example)]["load"], given[type(example)]["split"], number, notes, logged))
+        for number, example in enumerate(examples)
+    ]
+    engine = Local(workers=1 if "tensorflow" in sys.modules else None)  # which does not survive a fork
+    said: dict[str, Any] = {"format": format, "order": "source", "engine": engine, "overwrite": True}
+    try:
+        built = build(noted, files, schema=type(examples[0]).schema(), **said) if examples else None
+    except BuildError as error:
+        if isinstance(error, ExampleError) or notes.stat().st_size:
+            raise
+        built = None  # all of them asked to be left out
+    if built is None:
         write_files({"": RecordFiles([], Schema({}), [], open_shard)}, files, format, overwrite=True)
         (folder / FIELDS).unlink(missing_ok=True)
+    else:
+        publish(folder / FIELDS, json.dumps(_told(built).to_json()).encode())
     with notes.open(newline="", encoding="utf-8") as file:
         rows = {int(number): row for number, *row in csv.reader(file)}
     notes.unlink()
+    if len(rows) < len(examples):
+        LOGGER.warning("%d examples asked to be left out of %s", len(examples) - len(rows), folder)
     (folder / LOG).unlink(missing_ok=True)
     if logged and rows:
         text = io.StringIO(newline="")
