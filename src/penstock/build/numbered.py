@@ -67,6 +67,14 @@ def remove(path: str) -> None:
         each.unlink(missing_ok=True)
 
 
+def move(path: str, name: str) -> None:
+    """Give a file its name, and its index."""
+    sidecar_path(name).unlink(missing_ok=True)
+    os.replace(path, name)
+    if sidecar_path(path).exists():
+        os.replace(sidecar_path(path), sidecar_path(name))
+
+
 def at_once(records: int, size: int) -> int:
     """How many of so many records, of so many bytes, are taken at a time."""
     return max(1, min(STEP, CHUNK * records // max(1, size)))
@@ -125,10 +133,7 @@ def write_files(
         raise
     for names in named.values():
         for path in names.files:
-            remove(path)
-            os.replace(staged(path), path)
-            if sidecar_path(staged(path)).exists():
-                os.replace(sidecar_path(staged(path)), sidecar_path(path))
+            move(staged(path), path)
         names.take_away_rest()
     return {split: names.files for split, names in named.items()}
 

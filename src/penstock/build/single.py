@@ -17,7 +17,7 @@ from ..sources.record_files import RecordFiles
 from ..splitting import Splits
 from ..storage import is_numbered, is_url, numbered
 from .local import Local
-from .numbered import SPLIT, check_pattern, open_written, write_files
+from .numbered import SPLIT, check_pattern, move, open_written, write_files
 from .report import Built, Meter
 
 SUFFIXES = dict.fromkeys((".record", ".tfr", ".tfrec", ".tfrecord", ".tfrecords"), "tfrecord")
@@ -54,7 +54,24 @@ def build_file(build: Callable[..., Built], source: Any, path: Path, options: di
         raise StorageError(
             f"expected a new file, got one that is there - at {taken[0]}. Say overwrite=True to replace it"
         )
-    built = build(source, folder, **{**options, "shards": PARTS, "format": TFRecord()})
+    if is_numbered(path):
+        built = build(source, folder, **{**options, "shards": PARTS, "format": TFRecord()})
+        written = _cut_into_files(built, folder, path, format, options)
+    else:
+        built = build(source, folder, **{**options, "shards": 1, "format": format})
+        written = {split: [where.replace(SPLIT, split)] for split in built.manifest.splits}
+        for split, (shard,) in built.manifest.splits.items():
+            os.makedirs(os.path.dirname(written[split][0]) or ".", exist_ok=True)
+            move(str(folder / shard.file), written[split][0])
+    shutil.rmtree(folder)
+    Dataset.__init__(built, open_written(path, written, built.schema))
+    return built
+
+
+def _cut_into_files(
+    built: Built, folder: Path, path: Path, format: Format, options: dict[str, Any]
+) -> dict[str, list[str]]:
+    """Deal the records of a dataset out into files."""
     records = {
         split: RecordFiles(files := [str(folder / shard.file) for shard in parts], built.schema, files, open_shard)
         for split, parts in built.manifest.splits.items()
@@ -62,11 +79,8 @@ def build_file(build: Callable[..., Built], source: Any, path: Path, options: di
     engine = options["engine"] or Local()
     meter = Meter(engine.progress)
     meter.begin("writing files", sum(map(len, records.values())))
-    sync = getattr(engine, "sync", True)
-    written = write_files(records, path, format, shards=shards, overwrite=True, sync=sync, progress=meter)
-    shutil.rmtree(folder)
-    Dataset.__init__(built, open_written(path, written, built.schema))
-    return built
+    said: dict[str, Any] = {"shards": options["shards"], "sync": getattr(engine, "sync", True)}
+    return write_files(records, path, format, **said, overwrite=True, progress=meter)
 
 
 def _hidden(pattern: str) -> Path:
