@@ -415,3 +415,36 @@ except ps.MissingDependencyError as error:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert "pip install" in done.stdout
     assert package in done.stdout
+
+
+def test_tensorflow_parses_single_records_with_defaults() -> None:
+    tf = pytest.importorskip("tensorflow")
+    from penstock.frameworks.tensorflow_graph import record_parser
+
+    schema = ps.Schema(
+        {
+            "count": ps.Field(dtype="int32", default=7),
+            "name": ps.Field(dtype="str", default="none"),
+            "fixed": ps.Field(dtype="float32", shape=(2,), default=[1, 2]),
+            "packed": ps.Field(dtype="int32", shape=(None,), encoding="bytes", default=[4, 5]),
+            "rows": ps.Field(dtype="float32", shape=(None, 2), encoding="bytes"),
+            "listed": "int64[?]",
+        }
+    )
+    rows = np.arange(6, dtype=np.float32).reshape(3, 2)
+    whole = {"count": 1, "name": "a", "fixed": [3, 4], "packed": [1, 2, 3], "rows": rows, "listed": [8, 9]}
+    sparse = {"rows": rows[:0], "listed": []}
+    codec = ps.Codec(schema)
+    records = tf.data.Dataset.from_tensor_slices([bytes(record) for record in codec.encode_examples([whole, sparse])])
+    dataset = records.map(record_parser(schema))
+    assert dataset.element_spec["rows"] == tf.TensorSpec([None, 2], tf.float32)
+    found = list(dataset.as_numpy_iterator())
+    for item, example in zip(
+        found, [codec.decode_example(record) for record in records.as_numpy_iterator()], strict=True
+    ):
+        for name, value in example.items():
+            expected = value.encode() if isinstance(value, str) else value
+            np.testing.assert_array_equal(item[name], expected)
+    assert found[1]["packed"].tolist() == [4, 5]
+    with pytest.raises(ps.SchemaError, match="expected a plain type"):
+        record_parser(ps.Schema({"x": "int64?"}))

@@ -18,6 +18,7 @@ from penstock.example import Array as ArrayOf
 from penstock.example import Example, Skip
 from penstock.identity import described
 from penstock.sources import csv, examples
+from penstock.sources.examples import deal
 from penstock.splitting import split
 
 
@@ -177,3 +178,27 @@ def test_values_of_other_kinds_are_told_apart() -> None:
         assert len({str(described(value, "here")) for value in values}) == len(values)
     with pytest.raises(SchemaError, match="expected a value that can be sent to worker processes, got generator"):
         described((x for x in ()), "here")
+
+
+class Dealt:
+    """Methods that name their options, and one that takes whatever there is."""
+
+    def load(self, root: str, **rest: object) -> None:
+        """It does not look at the rest."""
+
+    def split(self, bins: int = 5) -> None:
+        """One option."""
+
+
+class Reading(Dealt):
+    def load(self, root: str, **rest: object) -> None:
+        """It looks at the rest."""
+        assert rest
+
+
+def test_options_are_dealt_out_among_methods() -> None:
+    options = {"root": "here", "bins": 3}
+    assert deal(Dealt, options) == {"load": options, "split": {"bins": 3}}
+    with pytest.raises(SchemaError, match=r"unknown option 'bin' - at Dealt. Did you mean 'bins'"):
+        deal(Dealt, {"root": "here", "bin": 3})
+    assert deal(Reading, {"bin": 3})["load"] == {"bin": 3}  # who knows what it does with it

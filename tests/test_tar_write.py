@@ -122,6 +122,6 @@ def test_one_file_of_records(tmp_path: Path) -> None:
         build(tar(tmp_path), tmp_path / "train.record")
     assert len(build([{"x": 1}], tmp_path / "train.record", overwrite=True)["train"]) == 1
     assert len(build([{"x": 1}], tmp_path / "a.array_record")["train"]) == 1
-    with pytest.raises(SchemaError, match="expected one split for one file, got train, val"):
+    with pytest.raises(SchemaError, match="expected one split, got train, val"):
         build(splits(train=[{"x": 1}], val=[{"x": 2}]), tmp_path / "b.record")
     assert dict(sample(3))["d/00003.cls"] == b"3\n"

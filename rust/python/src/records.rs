@@ -1,5 +1,6 @@
 //! A batch of records in one buffer.
 
+use numpy::PyArray1;
 use penstock_core::encode::recycle;
 use penstock_core::frames::Frames;
 use pyo3::prelude::*;
@@ -66,6 +67,12 @@ impl Records {
     #[getter]
     fn nbytes(&self) -> usize {
         self.chunks.iter().flat_map(Frames::iter).map(<[u8]>::len).sum()
+    }
+
+    /// The bytes of each record.
+    #[getter]
+    fn lengths<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        PyArray1::from_iter(py, self.slices().into_iter().map(|record| record.len() as i64))
     }
 
     fn __repr__(&self) -> String {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -28,15 +29,14 @@ from ..splitting import Splits
 from ..storage import is_url, join_url, open_store
 from ..tfds.directory import INFO
 from ..tfds.writing import dataset_directory, remove_metadata
-from .commit import STEP
 from .engine import Engine
 from .local import Local
+from .numbered import at_once, check_apart, open_written, steps, write_files
 from .report import Built, Meter
 from .run import build
+from .single import file_format, names_file
 from .tars import names_tars, write_tars
 from .workers import Progress
-
-CHUNK = 1 << 22  # bytes that are compared at a time, about
 
 
 def convert(
@@ -55,20 +55,20 @@ def convert(
     convert("data/photos", "data/photos_ar", format="array_record")
     convert("theirs/*.tfrecord", "data/theirs", format=ArrayRecord(group_size=64), shards=8)
     convert("data/photos", "out-{00000..}.tar")            # tars that webdataset reads
+    convert("data/photos", "{split}/{0..}.tfrecord")       # plain files, each as large as shard_bytes at most
 
     What `load` opens can be converted; schema, name and description go along. The options are those of `build`, and so
     is what happens when it is cut off. At the end all that was written is read again, and compared with the source.
     """
+    here = engine or Local(workers=workers)
+    if (names_tars(path) or names_file(path)) and not isinstance(here, Local):
+        raise SchemaError("expected files to be written by this machine, got another engine", str(path))
     if names_tars(path):
-        if engine is not None and not isinstance(engine, Local):
-            raise SchemaError("expected tars to be written by this machine, got another engine", str(path))
-        progress = engine.progress if engine else None
-        return write_tars(
-            source, path, format=format, shards=shards, schema=schema, overwrite=overwrite, progress=progress
-        )
+        said: dict[str, Any] = {"format": format, "shards": shards, "schema": schema, "overwrite": overwrite}
+        return write_tars(source, path, **said, progress=here.progress)
     opened = open_dataset(source, schema, None)
-    said = opened.manifest or opened.prepared
-    info = said.info if said else None
+    told = opened.manifest or opened.prepared
+    info = told.info if told else None
     places = {file.place.rpartition("/")[0] for files in opened.splits.values() for file in files}
     if is_url(path):
         same = str(path).rstrip("/") in places
@@ -77,6 +77,9 @@ def convert(
     if same:
         raise SchemaError("expected another directory to convert into, got that of the source", str(path))
     sources = {split: _records(files, opened) for split, files in opened.splits.items()}
+    if names_file(path) and isinstance(here, Local):
+        check_apart(str(path), (file.path for files in opened.splits.values() for file in files))
+        return _convert_to_files(sources, Path(path), format, shards, overwrite, here)
     built = build(
         Splits(sources),
         path,
@@ -89,8 +92,31 @@ def convert(
         info=info,
         overwrite=overwrite,
     )
-    _verify(built, sources, engine or Local(workers=workers))
+    _verify(built._opened.path, list(_comparisons(built)), sources, here)
     return built
+
+
+def _convert_to_files(
+    sources: Mapping[str, RecordFiles | TarSamples],
+    path: Path,
+    format: str | Format | Sequence[str | Format],
+    shards: int | None,
+    overwrite: bool,
+    engine: Local,
+) -> Dataset:
+    """Plain files, one or as many as are needed, with their indexes and nothing else beside them."""
+    meter = Meter(engine.progress)
+    meter.begin("writing", sum(map(len, sources.values())))
+    said: dict[str, Any] = {"shards": shards, "overwrite": overwrite, "sync": engine.sync}
+    files = write_files(sources, path, file_format(format, path), **said, progress=meter)
+    opened = open_written(path, files, next(iter(sources.values())).schema)
+    items = [
+        _Comparison(split, (file,), first, file.records)
+        for split, written in opened.splits.items()
+        for file, first in zip(written, itertools.accumulate(written.records, initial=0), strict=False)
+    ]
+    _verify(path, items, sources, engine)
+    return Dataset(opened)
 
 
 def _order(opened: Opened) -> dict[str, Any]:
@@ -132,9 +158,10 @@ class _Comparison:
         return self.files[0].place
 
 
-def _verify(built: Built, sources: Mapping[str, RecordFiles | TarSamples], engine: Engine) -> None:
+def _verify(
+    path: Path | str, items: list[_Comparison], sources: Mapping[str, RecordFiles | TarSamples], engine: Engine
+) -> None:
     """Read all that was written, and compare it. What is not the same is no dataset."""
-    items = list(_comparisons(built))
     meter = Meter(engine.progress)
     meter.begin("comparing", sum(item.records for item in items))
     try:
@@ -143,17 +170,21 @@ def _verify(built: Built, sources: Mapping[str, RecordFiles | TarSamples], engin
             if count != len(source):
                 raise CorruptionError(f"expected the {len(source)} records of the source, got {count}", split)
         with (
-            engine.start(built.path) as workers,
+            engine.start(path) as workers,
             closing(workers.map(_compare, sources, items, meter)) as results,
         ):
             for _ in results:
                 pass
     except PenstockError:
-        _unpublish(built.path)
+        _unpublish(path, items)
         raise
 
 
-def _unpublish(path: Path | str) -> None:
+def _unpublish(path: Path | str, items: list[_Comparison]) -> None:
+    if names_file(path):
+        for item in items:
+            Path(item.files[0].path).unlink(missing_ok=True)
+        return
     if isinstance(path, Path):
         remove_metadata(path)
         (path / MANIFEST).unlink()
@@ -179,17 +210,15 @@ def _compare(sources: Mapping[str, RecordFiles | TarSamples], item: _Comparison,
         if file.remote is not None:
             bring(file)
     readers = [open_shard(file.path) for file in item.files]
-    most = max(file.bytes for file in item.files)
-    step = max(1, min(STEP, CHUNK * item.records // most))
-    for start in range(0, item.records, step):
-        stop = min(start + step, item.records)
-        records = sources[item.split].records(range(item.first + start, item.first + stop))
+    step = at_once(item.records, max(file.bytes for file in item.files))
+    for rows in steps(0, item.records, step):
+        records = sources[item.split].records(range(item.first + rows.start, item.first + rows.stop))
         expected = hash_records(records)
         for reader in readers:
-            same = hash_records(reader[start:stop]) == expected
+            same = hash_records(reader[rows.start : rows.stop]) == expected
             if len(reader) != item.records or not same.all():
-                record = start + int(np.argmin(same))
-                got = "another one. The manifest was removed: convert again"
+                record = rows.start + int(np.argmin(same))
+                got = "another one. What was written counts for nothing: convert again"
                 raise CorruptionError(
                     f"expected the record of the source, got {got}", f"{reader.path}, record {record}"
                 )

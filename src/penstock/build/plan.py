@@ -68,6 +68,18 @@ def cut_shards(count: int, shards: int) -> Array:
     return np.array([round(count * number / shards) for number in range(shards + 1)], np.int64)
 
 
+def cut_files(lengths: Array, most_bytes: int, most_records: int) -> list[int]:
+    """Where files begin and end that take as many records as fit, one at least. No records are one empty file."""
+    ends = np.cumsum(lengths)
+    cuts = [0]
+    while cuts[-1] < len(ends) or len(cuts) == 1:
+        first = cuts[-1]
+        before = int(ends[first - 1]) if first else 0
+        fit = int(np.searchsorted(ends, before + most_bytes, side="right"))
+        cuts.append(min(max(fit, first + 1), first + most_records, len(ends)))
+    return cuts
+
+
 def count_shards(
     count: int, record_bytes: float, *, shards: int | None, shard_bytes: int, shard_examples: int | None
 ) -> int:

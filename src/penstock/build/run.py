@@ -64,7 +64,7 @@ def build(
     build(image_folder("photos/"), "data/photos", shards=8, on_error="quarantine")
 
     path       a directory, or the URL of one: s3://, gs://, az://, ais://; "tfds:name" or "tfds:name:1.0.0" is the one
-               where TFDS looks for that name; a file such as "train.record", for one split in one file
+               where TFDS looks for that name; plain files, "train.record" or "{split}/{000..}.tfrecord", and no dataset
     format     "tfrecord" or "array_record", or TFRecord(...) or ArrayRecord(...) with options; a list for both at once
     shards     how many for each split; by size unless told
     schema     what examples hold; found out unless told, from a sample or, with "full", from every example

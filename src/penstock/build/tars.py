@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import os
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import INTEGERS
-from ..errors import SchemaError, StorageError
+from ..errors import SchemaError
 from ..field import Field
 from ..load.dataset import Dataset, load
 from ..load.opening import PathLike
@@ -25,9 +24,10 @@ from ..records.peek import image_type
 from ..records.shard import ShardFormat
 from ..records.tar import KEY, SUFFIXES
 from ..schema import Schema
+from ..storage import is_numbered
+from .numbered import NumberedFiles, check_apart, check_pattern
 from .report import Meter, Progress
 
-_NUMBERED = re.compile(r"\{(\d*)\.\.\}")
 _KEY = re.compile(r"(?:[^/.][^/]*/)*[^/.]+")
 _MODES = {".tar": "w", ".tar.gz": "w:gz", ".tgz": "w:gz"}
 _BLOCK = 512
@@ -59,9 +59,8 @@ def write_tars(
     if mode is None:
         raise SchemaError("expected tars that end in .tar, .tar.gz or .tgz, got another compression", text)
     dataset = load(source, schema=schema, decode=False)
-    if len(dataset) > 1 and "{split}" not in text:
-        hint = "Put it into the name: out-{split}-{00000..}.tar"
-        raise SchemaError(f"expected one split, got {', '.join(dataset)}", text, hint)
+    check_pattern(text, list(dataset))
+    check_apart(text, (file.path for file in dataset.files))
     files_already = any(file.rules is not None for file in dataset.files)
     names = {name: name for name in dataset.schema if name != KEY} if files_already else _names(dataset.schema)
     size = format[0] if isinstance(format, Sequence) and not isinstance(format, str) else format
@@ -72,10 +71,13 @@ def write_tars(
         examples = dataset[split]
         meter.begin(f"writing {split}", len(examples))
         most = -(-len(examples) // shards) if shards else size.shard_examples
-        with _Tars(text.replace("{split}", split), mode, most, None if shards else size.shard_bytes, overwrite) as out:
+        limit = None if shards else size.shard_bytes
+        if not is_numbered(text):
+            most = limit = None  # one file for all
+        with _Tars(NumberedFiles(text, split, overwrite), mode, most, limit) as out:
             for number, example in enumerate(examples):
                 meter(1, out.add(_files(example, number, names, dataset.schema)))
-        files += out.files
+        files += out.names.files
     return load(files)
 
 
@@ -152,15 +154,11 @@ def _content(kind: str, value: Any) -> bytes:
 class _Tars:
     """Tars, one after the other; each is seen under its name once it is whole."""
 
-    def __init__(self, pattern: str, mode: str, most: int | None, limit: int | None, overwrite: bool) -> None:
+    def __init__(self, names: NumberedFiles, mode: str, most: int | None, limit: int | None) -> None:
+        self.names = names
         self.mode = mode
         self.most = most
         self.limit = limit
-        self.overwrite = overwrite
-        self.files: list[str] = []
-        self._names = _numbered(pattern)
-        if _NUMBERED.search(pattern) is None:
-            self.most = self.limit = None  # one file for all
         self._open: tarfile.TarFile | None = None
         self._samples = self._bytes = 0
         self._path = self._temporary = ""
@@ -181,12 +179,8 @@ class _Tars:
         return size
 
     def _begin(self) -> tarfile.TarFile:
-        self._path = next(self._names)
-        if not self.overwrite and os.path.lexists(self._path):
-            hint = "Take it away, or say that it is overwritten"
-            raise StorageError(f"expected a new file, got one that is there - at {self._path}. {hint}")
+        self._path = self.names.next()
         folder, name = os.path.split(self._path)
-        os.makedirs(folder or ".", exist_ok=True)
         self._temporary = os.path.join(folder, f".{name}.partial")
         self._open = tarfile.open(self._temporary, self.mode)  # type: ignore[call-overload]  # noqa: SIM115
         self._samples = self._bytes = 0
@@ -198,7 +192,6 @@ class _Tars:
             self._open = None
             sidecar_path(self._path).unlink(missing_ok=True)  # that of a file that stood here
             os.replace(self._temporary, self._path)
-            self.files.append(self._path)
 
     def __enter__(self) -> _Tars:
         return self
@@ -206,25 +199,8 @@ class _Tars:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self._end()
-            if self.overwrite:
-                self._take_away_rest()
+            self.names.take_away_rest()
         elif self._open is not None:
             self._open.close()
             with suppress(FileNotFoundError):
                 os.unlink(self._temporary)
-
-    def _take_away_rest(self) -> None:
-        """What an earlier run has left under the numbers that follow, the last one first: a rerun finds the others."""
-        for path in reversed(list(itertools.takewhile(os.path.lexists, self._names))):
-            sidecar_path(path).unlink(missing_ok=True)
-            os.unlink(path)
-
-
-def _numbered(pattern: str) -> Iterator[str]:
-    """The names that a pattern gives."""
-    match = _NUMBERED.search(pattern)
-    if match is None:
-        yield pattern
-        return
-    for number in range(int(match[1] or 0), 1 << 62):
-        yield f"{pattern[: match.start()]}{number:0{len(match[1])}}{pattern[match.end() :]}"

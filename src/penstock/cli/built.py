@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ..build.commit import QUARANTINE
 from ..build.engine import Engine
 from ..build.local import Local
+from ..build.numbered import SPLIT
 from ..build.ray import Ray
 from ..build.report import Built
 from ..build.report import Progress as State
@@ -74,7 +75,8 @@ def show_built(path: str, built: Built) -> None:
         some = "; ".join(map(str, built.leaking[:MOST_LEAKS]))
         said = f"[bold red]{built.leaks:,} contents stand in two splits[/bold red]: {escape(some)}"
         screen.print(said, soft_wrap=True)
-    line = f"penstock.load({path!r})[{next(iter(built.manifest.splits))!r}]"
+    split = next(iter(built.manifest.splits))
+    line = f"penstock.load({path.replace(SPLIT, split)!r})[{split!r}]"
     screen.print(f"\n[bold]{escape(line)}[/bold]", soft_wrap=True)
 
 

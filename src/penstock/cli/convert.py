@@ -26,7 +26,8 @@ from .show import console, print_json
 def convert(source: str, path: str, **options: Any) -> int:
     """Write the records of SOURCE anew into the directory PATH.
 
-    A PATH such as out-{00000..}.tar, or out-{split}-{00000..}.tar, is for tars that webdataset reads.
+    A PATH such as out-{00000..}.tar, or out-{split}-{00000..}.tar, is for tars that webdataset reads; one such as
+    out-{split}-{00000..}.tfrecord for plain files of records.
 
     SOURCE is a dataset, or record files. The records stay as they are, and so do their order, their keys and what the
     dataset says of itself; format, compression and shards are as the options say. All that was written is read again,

@@ -32,7 +32,8 @@ def graph_dataset(loader: Loader, interleave: Interleave | None = None) -> Any:
         raise SchemaError("expected a split, got a mix", "to_tf(graph=True)", ANYHOW)
     batch = _only_batch(recipe)
     schema = recipe.schema
-    parse = _parser(schema)
+    single = batch is None or batch.pad is not None
+    parse = record_parser(schema) if single else _parser(schema)
     dataset = _records(recipe) if interleave is None else _interleaved(recipe, interleave)
     for step in recipe.order_steps:
         dataset = _ordered(dataset, step)
@@ -40,15 +41,14 @@ def graph_dataset(loader: Loader, interleave: Interleave | None = None) -> Any:
         if recipe.host.even is not None:
             raise SchemaError("expected a shard() without even=, got one with it", "to_tf(graph=True)", ANYHOW)
         dataset = dataset.shard(recipe.host.count, recipe.host.index)
-    if batch is None or batch.pad is not None:
-        pixels = _image_decoder(recipe)
-        parse_one: Callable[[Any], Any] = lambda record: pixels(tf.nest.map_structure(_first, parse(record[None])))  # noqa: E731
-        dataset = dataset.map(parse_one, tf.data.AUTOTUNE)
-        if batch is not None:
-            dataset = batched(dataset, batch.size, drop_remainder=batch.drop_remainder, pad=True)
-        return dataset.prefetch(tf.data.AUTOTUNE)
-    dataset = dataset.batch(batch.size, drop_remainder=batch.drop_remainder)
-    return dataset.map(parse, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    if batch is not None and not single:
+        dataset = dataset.batch(batch.size, drop_remainder=batch.drop_remainder)
+    dataset = dataset.map(parse, tf.data.AUTOTUNE)
+    if single:
+        dataset = dataset.map(_image_decoder(recipe), tf.data.AUTOTUNE)
+    if batch is not None and single:
+        dataset = batched(dataset, batch.size, drop_remainder=batch.drop_remainder, pad=True)
+    return dataset.prefetch(tf.data.AUTOTUNE)
 
 
 def batched(dataset: Any, size: int, *, drop_remainder: bool = False, pad: bool = False, **parallel: Any) -> Any:
@@ -60,8 +60,14 @@ def batched(dataset: Any, size: int, *, drop_remainder: bool = False, pad: bool 
     return dataset.batch(size, drop_remainder, **parallel)
 
 
-def _first(batch: Any) -> Any:
-    return batch[0]
+def record_parser(schema: Schema) -> Callable[[Any], dict[str, Any]]:
+    """What makes the tensors of one record, by operations of TensorFlow: a function to map over a TFRecordDataset."""
+    parse = _parser(schema, single=True)
+
+    def parse_one(record: Any) -> dict[str, Any]:
+        return {name: column[0] for name, column in parse(tf.expand_dims(record, 0)).items()}
+
+    return parse_one
 
 
 def _only_batch(recipe: Recipe) -> Batch | None:
@@ -180,9 +186,10 @@ def _image_decoder(recipe: Recipe) -> Callable[[dict[str, Any]], dict[str, Any]]
     return decode
 
 
-def _parser(schema: Schema) -> Callable[[Any], Any]:
+def _parser(schema: Schema, *, single: bool = False) -> Callable[[Any], Any]:
+    """What parses a batch of records; a single one may have an array of any length that is stored as bytes."""
     fields = list(schema.leaves())
-    features = {field.name: _feature(field) for field in fields}
+    features = {field.name: _feature(field, single) for field in fields}
     nested = any(isinstance(node, Schema) for node in schema.values())
     if nested:
         raise SchemaError("expected plain fields, got nested ones", "to_tf(graph=True)", ANYHOW)
@@ -194,17 +201,22 @@ def _parser(schema: Schema) -> Callable[[Any], Any]:
     return parse
 
 
-def _feature(field: Field) -> Any:
+def _feature(field: Field, single: bool) -> Any:
     stored = STORED.get(field.dtype, tf.int64) if field.encoding == "none" else tf.string
     unknown = field.shape.count(None)
     plain = field.encoding == "none"
-    if field.optional or field.levels > 1 or unknown > 1 or (unknown and not plain) or (field.levels and field.shape):
+    missing = field.optional and field.default is None
+    packed = unknown and not plain and not single
+    if missing or field.levels > 1 or unknown > 1 or packed or (field.levels and field.shape):
         raise SchemaError(f"expected a plain type, got {field}", field.name, ANYHOW)
-    if unknown or field.levels:
-        if field.shape[1:]:
+    if plain and (unknown or field.levels):
+        if field.shape[1:] or field.default:
             raise SchemaError(f"expected rows of numbers or strings, got {field}", field.name, ANYHOW)
         return tf.io.RaggedFeature(stored, row_splits_dtype=tf.int64)
-    return tf.io.FixedLenFeature(field.shape if plain else (), stored)
+    default = field.default
+    if default is not None and not plain:
+        default = np.asarray(default, field.numpy_dtype).tobytes()
+    return tf.io.FixedLenFeature(field.shape if plain else (), stored, default)
 
 
 def _decoded(field: Field, value: Any) -> Any:
@@ -216,5 +228,6 @@ def _decoded(field: Field, value: Any) -> Any:
     if field.encoding == "zlib":
         value = tf.io.decode_compressed(value, "ZLIB")
     raw = tf.io.decode_raw(value, tf.uint8 if dtype == tf.bool else dtype)
-    shaped = tf.reshape(raw, [-1, *field.shape])
+    shape = [-1 if size is None else size for size in field.shape]
+    shaped = tf.reshape(raw, [1 if None in field.shape else -1, *shape])
     return tf.cast(shaped, dtype) if dtype == tf.bool else shaped

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
@@ -76,6 +77,25 @@ def check_method(kind: type, method: str, options: Mapping[str, Any]) -> None:
         if each.name in known and each.default is _Parameter.empty and each.name not in options:
             hint = f'Give it: examples(source, {method}={{"{each.name}": ...}})'
             raise SchemaError(f"expected the option {each.name!r}, got none", where, hint)
+
+
+def deal(kind: type, options: Mapping[str, Any], methods: Sequence[str] = METHODS) -> dict[str, dict[str, Any]]:
+    """Options dealt out among the methods of a class: each gets those that it names, or all where it has **kwargs.
+
+    One that no method names is an error, unless there is one whose code reads its **kwargs: that may know it.
+    """
+    dealt, known, reads = {}, [], False
+    for method in methods:
+        function = getattr(kind, method)
+        parameters = inspect.signature(function).parameters.values()
+        named = [each.name for each in parameters if each.kind in _GIVEN_BY_NAME]
+        rest = next((each.name for each in parameters if each.kind is _Parameter.VAR_KEYWORD), "")
+        dealt[method] = {name: value for name, value in options.items() if rest or name in named}
+        known += named[1:]  # without self, or what stands in its place
+        reads |= bool(rest) and any(step.argval == rest for step in dis.get_instructions(inspect.unwrap(function)))
+    if not reads:
+        check_known(options, known, "option", kind.__name__)
+    return dealt
 
 
 def kinds_of(source: Any) -> set[type]:

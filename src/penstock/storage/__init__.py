@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .documents import beside, read_bytes, read_json, read_json_object
 from .local import publish, sync_folder
-from .patterns import MOST_FILES, expand, is_glob
+from .patterns import MOST_FILES, expand, is_glob, is_numbered, named_by, numbered
 from .store import SCHEMES, STORE_VARIABLES, Entry, Store, is_url, join_url, open_store, split_url, url_name
 
 __all__ = [
@@ -16,8 +16,11 @@ __all__ = [
     "beside",
     "expand",
     "is_glob",
+    "is_numbered",
     "is_url",
     "join_url",
+    "named_by",
+    "numbered",
     "open_store",
     "publish",
     "read_bytes",

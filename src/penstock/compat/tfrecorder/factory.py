@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...errors import SchemaError
-from .config import CONFIG, write_config
-from .dataset import open_tuples
-from .example import Example
-from .options import check_options
-from .writing import LOG, write_examples
+from ...storage import expand
+from .example import Example, parse
+from .folder import LOG, OPTIONS, read_schema, save, write_config
 
-PathLike = str | os.PathLike[str]
 Call = TypeVar("Call", bound=Callable[..., Any])
+Examples = Sequence[Example]
 
 # What its documents and its other functions call the same thing.
 SPELLINGS = {
@@ -26,77 +24,78 @@ SPELLINGS = {
     "examples_list_filepath": "examples_filepath",
     "examples_tfrecords_files_max_size_in_bytes": "examples_tfrecord_file_max_size_in_bytes",
 }
-# What all functions that write take last, by place or by name; and what splits examples.
-LAST = ("examples_tfrecord_file_max_size_in_bytes", "examples_log_in_csv_file")
-OWN = (*LAST, "examples_shuffle", "examples_shuffle_seed")
 
 
 def _any_spelling(function: Call) -> Call:
-    """The function, which takes each parameter under any of its names."""
+    """The function, which takes each parameter under any of its names; one that writes takes two more at the end."""
     kinds = [each.kind for each in inspect.signature(function).parameters.values()]
     places = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
     @wraps(function)
     def call(*values: Any, **options: Any) -> Any:
         if inspect.Parameter.VAR_KEYWORD in kinds:
-            values, last = values[:places], values[places:]
-            options |= dict(zip(LAST, last, strict=False))
-        for spelling, name in SPELLINGS.items():
-            if spelling in options:
-                if name in options:
-                    raise TypeError(f"expected {name} or {spelling}, got both - at {function.__name__}")
-                options[name] = options.pop(spelling)
+            options |= dict(zip(OPTIONS, values[places:], strict=False))
+            values = values[:places]
+        for spelling in [name for name in SPELLINGS if name in options]:
+            if SPELLINGS[spelling] in options:
+                raise TypeError(f"expected {SPELLINGS[spelling]} or {spelling}, got both - at {function.__name__}")
+            options[SPELLINGS[spelling]] = options.pop(spelling)
         return function(*values, **options)
 
     return call  # type: ignore[return-value]
 
 
 @_any_spelling
-def generate_and_save_tfrecords_files_for_examples(
-    save_directory_path: PathLike,
-    examples: Sequence[Example],
-    examples_tfrecord_file_max_size_in_bytes: float = 1e6,
-    examples_log_in_csv_file: bool = True,
-    **options: Any,
-) -> int:
+def generate_and_save_tfrecords_files_for_examples(save_directory_path: Any, examples: Examples, **options: Any) -> int:
     """Examples into one folder; how many of them, without those that wished to be left out."""
-    check_options({type(example) for example in examples}, options)
-    folder = Path(save_directory_path)
-    return write_examples(folder, examples, options, examples_tfrecord_file_max_size_in_bytes, examples_log_in_csv_file)
+    return save(Path(save_directory_path), examples, options)
 
 
 @_any_spelling
 def generate_and_save_tfrecords_files_for_examples_file(
-    save_directory_path: PathLike, example_class: type[Example], examples_filepath: PathLike, **options: Any
+    save_directory_path: Any, example_class: type[Example], examples_filepath: Any, **options: Any
 ) -> int:
     """The examples of a CSV file into one folder."""
-    examples = _listed(example_class, examples_filepath, options)
-    return generate_and_save_tfrecords_files_for_examples(save_directory_path, examples, **options)
+    return save(Path(save_directory_path), _listed(example_class, examples_filepath, options), options)
 
 
 @_any_spelling
-def generate_and_save_train_eval_test_tfrecords_files(
-    save_directory_path: PathLike,
+def generate_and_save_tfrecords_files_for_examples_dict(
+    save_directory_path: Any, examples_dict: Mapping[str, Examples], **options: Any
+) -> dict[str, int]:
+    """Examples into folders, such as the folds of a cross-validation: {"fold_0": [...], "fold_1": [...]}."""
+    return {name: save(Path(save_directory_path) / name, some, options) for name, some in examples_dict.items()}
+
+
+@_any_spelling
+def generate_and_save_tfrecords_files_for_examples_files_dict(
+    save_directory_path: Any, example_class: type[Example], examples_filepaths_dict: Mapping[str, Any], **options: Any
+) -> dict[str, int]:
+    """Each of the CSV files into the folder that it is given for."""
+    parts = {name: _listed(example_class, path, options) for name, path in examples_filepaths_dict.items() if path}
+    return generate_and_save_tfrecords_files_for_examples_dict(save_directory_path, parts, **options)
+
+
+@_any_spelling
+def generate_and_save_tfrecords_files_for_train_eval_test_examples_files(
+    save_directory_path: Any,
     example_class: type[Example],
-    examples_filepath: PathLike,
-    examples_train_eval_test_ratio: float | Sequence[float] = 0.8,
+    train_examples_filepath: Any,
+    eval_examples_filepath: Any,
+    test_examples_filepath: Any = None,
     **options: Any,
 ) -> dict[str, int]:
-    """The examples of a CSV file into the folders train, eval and, with three ratios, test."""
-    examples = _listed(example_class, examples_filepath, options)
-    counts = generate_and_save_train_eval_test_tfrecords_files_for_examples(
-        save_directory_path, examples, examples_train_eval_test_ratio, **options
-    )
-    said = {"class": example_class, "filepath": examples_filepath, "ratio": examples_train_eval_test_ratio}
-    write_config(Path(save_directory_path) / CONFIG, said, options, counts)
-    return counts
+    """Each of the CSV files into its folder: train, eval, test."""
+    files = {"train": train_examples_filepath, "eval": eval_examples_filepath, "test": test_examples_filepath}
+    generate = generate_and_save_tfrecords_files_for_examples_files_dict
+    return generate(save_directory_path, example_class, files, **options)
 
 
 @_any_spelling
 def generate_and_save_train_eval_test_tfrecords_files_for_examples(
-    save_directory_path: PathLike,
-    examples: Sequence[Example],
-    examples_train_eval_test_ratio: float | Sequence[float] = 0.8,
+    save_directory_path: Any,
+    examples: Examples,
+    examples_train_eval_test_ratio: Any = 0.8,
     examples_shuffle: bool = True,
     *,
     examples_shuffle_seed: int = 0,
@@ -112,46 +111,25 @@ def generate_and_save_train_eval_test_tfrecords_files_for_examples(
 
 
 @_any_spelling
-def generate_and_save_tfrecords_files_for_train_eval_test_examples_files(
-    save_directory_path: PathLike,
+def generate_and_save_train_eval_test_tfrecords_files(
+    save_directory_path: Any,
     example_class: type[Example],
-    train_examples_filepath: PathLike,
-    eval_examples_filepath: PathLike,
-    test_examples_filepath: PathLike | None = None,
+    examples_filepath: Any,
+    examples_train_eval_test_ratio: Any = 0.8,
     **options: Any,
 ) -> dict[str, int]:
-    """Each of the CSV files into its folder: train, eval, test."""
-    files = {"train": train_examples_filepath, "eval": eval_examples_filepath, "test": test_examples_filepath}
-    named = {name: path for name, path in files.items() if path}
-    save = generate_and_save_tfrecords_files_for_examples_files_dict
-    return save(save_directory_path, example_class, named, **options)
-
-
-@_any_spelling
-def generate_and_save_tfrecords_files_for_examples_files_dict(
-    save_directory_path: PathLike,
-    example_class: type[Example],
-    examples_filepaths_dict: Mapping[str, PathLike],
-    **options: Any,
-) -> dict[str, int]:
-    """Each of the CSV files into the folder that it is given for."""
-    parts = {name: _listed(example_class, path, options) for name, path in examples_filepaths_dict.items()}
-    return generate_and_save_tfrecords_files_for_examples_dict(save_directory_path, parts, **options)
-
-
-@_any_spelling
-def generate_and_save_tfrecords_files_for_examples_dict(
-    save_directory_path: PathLike, examples_dict: Mapping[str, Sequence[Example]], **options: Any
-) -> dict[str, int]:
-    """Examples into folders, such as the folds of a cross-validation: {"fold_0": [...], "fold_1": [...]}."""
-    save = generate_and_save_tfrecords_files_for_examples
-    folder = Path(save_directory_path)
-    return {name: save(folder / name, examples, **options) for name, examples in examples_dict.items()}
+    """The examples of a CSV file into such folders, and what was asked for into a config file."""
+    examples, ratio = _listed(example_class, examples_filepath, options), examples_train_eval_test_ratio
+    generate = generate_and_save_train_eval_test_tfrecords_files_for_examples
+    counts = generate(save_directory_path, examples, ratio, **options)
+    said = {"class_name": example_class.__name__, "list_filepath": examples_filepath, "train_eval_test_ratio": ratio}
+    write_config(Path(save_directory_path), said, options, counts)
+    return counts
 
 
 @_any_spelling
 def generate_dataset(
-    tfrecords_filepaths: Sequence[PathLike],
+    tfrecords_filepaths: Sequence[Any],
     example_class: type[Example] | None = None,
     dataset_num_shuffled_tfrecord_files: int | None = None,
     dataset_fetching_num_threads: int | None = None,
@@ -159,32 +137,38 @@ def generate_dataset(
 ) -> Any:
     """A tf.data.Dataset of tuples, one for each record, in the order in which the class declares their parts.
 
-    The class need not be given for records that were written here.
+    Shuffled, the files come in another order, and records among so many. What was written here needs no class.
     """
-    paths = [os.fspath(path) for path in tfrecords_filepaths]
-    shuffled, threads = dataset_num_shuffled_tfrecord_files, dataset_fetching_num_threads
-    return open_tuples(paths, example_class, shuffled, threads, dataset_shuffle_seed)
+    from ...frameworks.tensorflow import tf
+
+    paths, buffer, seed = (
+        [*map(os.fspath, tfrecords_filepaths)],
+        dataset_num_shuffled_tfrecord_files,
+        dataset_shuffle_seed,
+    )
+    schema = read_schema(paths, example_class)
+    files = tf.data.Dataset.from_tensor_slices(tf.constant(paths, tf.string))
+    files = files.shuffle(len(paths), seed) if buffer else files
+    records = files.flat_map(tf.data.TFRecordDataset)
+    records = records.shuffle(buffer, seed) if buffer else records
+    return records.map(lambda record: parse(record, schema), num_parallel_calls=dataset_fetching_num_threads)
 
 
-def get_tfrecord_filepaths(dirpath: PathLike) -> list[str]:
+def get_tfrecord_filepaths(dirpath: Any) -> list[str]:
     """The record files of a folder, in the order in which they were written."""
-    found = [path for path in Path(_folder(dirpath)).glob("*.tfr") if path.stem.isdecimal()]
-    return [str(path) for path in sorted(found, key=lambda path: int(path.stem))]
+    return expand(os.path.join(_folder(dirpath), "{0..}.tfr"))
 
 
-def get_examples_list_filepaths(dirpath: PathLike) -> str:
+def get_examples_list_filepaths(dirpath: Any) -> str:
     """The CSV file that tells which examples are in a folder."""
     return os.path.join(_folder(dirpath), LOG)
 
 
-def split_examples_list(
-    examples: Sequence[Example], examples_train_eval_test_ratio: float | Sequence[float]
-) -> tuple[Sequence[Example], Sequence[Example], Sequence[Example] | None]:
+def split_examples_list(examples: Examples, examples_train_eval_test_ratio: Any) -> tuple[Any, Any, Any]:
     """Three parts by ratios, train, eval and test; without a third ratio, and where nothing is left for it, two."""
     asked = examples_train_eval_test_ratio
-    ratios = [float(asked)] if isinstance(asked, (int, float)) else list(asked)
-    if len(ratios) == 1:
-        ratios = [*ratios, 1 - ratios[0]]
+    ratios = [asked, 1 - asked] if isinstance(asked, (int, float)) else list(asked)
+    ratios = [*ratios, 1 - ratios[0]] if len(ratios) == 1 else ratios
     if len(ratios) not in (2, 3) or min(ratios) < 0 or abs(sum(ratios) - 1) > 1e-9:
         expected = "expected one ratio up to 1, or two or three that sum to 1, for train, eval and test"
         raise SchemaError(f"{expected}, got {asked!r}", "examples_train_eval_test_ratio")
@@ -193,14 +177,13 @@ def split_examples_list(
     return examples[:first], examples[first:second], examples[second:] or None
 
 
-def _listed(kind: type[Example], path: PathLike, options: Mapping[str, Any]) -> list[Example]:
+def _listed(kind: type[Example], path: Any, options: Mapping[str, Any]) -> list[Example]:
     """The examples of a CSV file, each given what it takes of the options that are not the factory's own."""
-    own = {name: value for name, value in options.items() if name not in OWN}
-    check_options([kind], own)
-    return list(kind.from_csv_file(path, **own))
+    own = (*OPTIONS, "examples_shuffle", "examples_shuffle_seed")
+    return kind.from_csv_file(path, **{name: value for name, value in options.items() if name not in own})
 
 
-def _folder(path: PathLike) -> str:
+def _folder(path: Any) -> str:
     if not os.path.isdir(path):
-        raise SchemaError("expected a folder, got none", os.fspath(path))
-    return os.fspath(path)
+        raise SchemaError("expected a folder, got none", str(path))
+    return str(path)

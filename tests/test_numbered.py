@@ -1,0 +1,233 @@
+"""Numbered files of records: written by build and convert, named by a pattern that load takes too."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import (
+    ArrayRecord,
+    ArrayRecordReader,
+    CorruptionError,
+    Ray,
+    SchemaError,
+    StorageError,
+    TFRecord,
+    TFRecordReader,
+    TFRecordWriter,
+    build,
+    convert,
+    load,
+    splits,
+)
+from penstock.build.plan import cut_files
+from penstock.cli import main
+from penstock.records.index import sidecar_path
+
+ROWS = [{"x": number, "text": "a" * (number % 7)} for number in range(100)]
+
+
+def xs(dataset: object) -> list[int]:
+    return [example["x"] for example in dataset]  # type: ignore[attr-defined]
+
+
+@given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 60), st.integers(1, 10))
+def test_files_take_what_fits(lengths: list[int], most_bytes: int, most_records: int) -> None:
+    """As one would do it by hand: a file is full when the next record does not fit, and none is empty."""
+    expected: list[list[int]] = []
+    for length in lengths:
+        room = expected and len(expected[-1]) < most_records and sum(expected[-1]) + length <= most_bytes
+        if not room:
+            expected.append([])
+        expected[-1].append(length)
+    cuts = cut_files(np.array(lengths, np.int64), most_bytes, most_records)
+    found = [lengths[first:last] for first, last in itertools.pairwise(cuts)]
+    assert found == (expected or [[]])
+
+
+def test_a_build_into_numbered_files(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    built = build(ROWS, tmp_path / "part-{000..}.tfrecord", format=TFRecord(shard_examples=30), order="source")
+    files = [f"{tmp_path}/part-{number:03}.tfrecord" for number in range(4)]
+    assert [file.path for file in built.files] == files
+    assert sorted(os.listdir(tmp_path)) == sorted(
+        name for file in files for name in (os.path.basename(file), sidecar_path(file).name)
+    )
+    assert [len(TFRecordReader(file)) for file in files] == [30, 30, 30, 10]
+    assert sum(1 for _ in tf.data.TFRecordDataset(files)) == 100
+    again = load(tmp_path / "part-{000..}.tfrecord")
+    assert xs(again["train"]) == xs(built["train"]) == list(range(100))
+    assert xs(load(tmp_path / "part-{002..}.tfrecord")["train"]) == list(range(60, 100))
+
+
+def test_sizes_are_those_that_were_asked_for(tmp_path: Path) -> None:
+    build([{"x": b"." * 1000} for _ in range(10)], tmp_path / "{0..}.tfr", format=TFRecord(shard_bytes=2500))
+    assert [len(TFRecordReader(tmp_path / f"{number}.tfr")) for number in range(5)] == [2] * 5
+    assert not (tmp_path / "5.tfr").exists()
+    convert(tmp_path / "{0..}.tfr", tmp_path / "few-{1..}.array_record", shards=3)
+    assert [len(ArrayRecordReader(tmp_path / f"few-{number}.array_record")) for number in (1, 2, 3)] == [3, 4, 3]
+
+
+def test_splits_have_folders_of_their_own(tmp_path: Path) -> None:
+    source = splits(train=ROWS[:70], val=ROWS[70:])
+    pattern = tmp_path / "out" / "{split}" / "{0..}.tfrecord"
+    built = build(source, pattern, shards=2)
+    assert [file.path for file in built.files] == [
+        f"{tmp_path}/out/{split}/{number}.tfrecord" for split in ("train", "val") for number in range(2)
+    ]
+    assert (len(built["train"]), len(built["val"])) == (70, 30)
+    assert sorted(xs(load(tmp_path / "out/val/{0..}.tfrecord")["train"])) == list(range(70, 100))
+    assert sorted(os.listdir(tmp_path / "out")) == ["train", "val"]  # the folder in which it was built is gone
+    with pytest.raises(SchemaError, match=r"expected one split, got train, val.*out-\{split\}-\{00000..\}.tfrecord"):
+        build(source, tmp_path / "{0..}.tfrecord")
+
+
+def test_what_is_there_is_not_overwritten_unless_told(tmp_path: Path) -> None:
+    pattern = tmp_path / "{0..}.tfrecord"
+    build(ROWS, pattern, shards=5)
+    with pytest.raises(StorageError, match=r"expected a new file, got one that is there - at .*/0.tfrecord.*overwrite"):
+        build(ROWS, pattern, shards=2)
+    build(ROWS[:10], pattern, shards=2, overwrite=True)
+    assert sorted(path.name for path in tmp_path.glob("*.tfrecord")) == ["0.tfrecord", "1.tfrecord"]
+    assert sorted(xs(load(pattern)["train"])) == list(range(10))
+    build(ROWS, tmp_path / "data")
+    with pytest.raises(StorageError, match=r"expected a new file, got one that is there - at .*/1.tfrecord"):
+        convert(tmp_path / "data", tmp_path / "{1..}.tfrecord")
+
+
+def test_convert_keeps_records_and_order(tmp_path: Path) -> None:
+    built = build(ROWS, tmp_path / "data", shards=3)
+    convert(tmp_path / "data", tmp_path / "one.array_record", format=ArrayRecord(group_size=4))
+    convert(tmp_path / "data", tmp_path / "{00..}.tfrecord", format=TFRecord(compression="gzip", shard_examples=40))
+    expected = [record for file in built.files for record in TFRecordReader(file.path)]
+    assert list(ArrayRecordReader(tmp_path / "one.array_record")) == expected
+    files = [TFRecordReader(tmp_path / f"{number:02}.tfrecord") for number in range(3)]
+    assert [record for file in files for record in file] == expected
+    assert files[0].compression == "gzip"
+
+
+def test_what_is_not_the_same_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(ROWS, tmp_path / "data")
+    wrong = TFRecordWriter.write_records
+    monkeypatch.setattr(TFRecordWriter, "write_records", lambda self, records: wrong(self, [*records][::-1]))
+    with pytest.raises(CorruptionError, match=r"got another one.*0.tfrecord, record 0"):
+        convert(tmp_path / "data", tmp_path / "{0..}.tfrecord", workers=1)
+    assert not (tmp_path / "0.tfrecord").exists()
+
+
+@pytest.mark.parametrize("suffix", ["tfrecord", "tar"])
+def test_the_source_is_never_written_over(tmp_path: Path, suffix: str) -> None:
+    """Not even by a name that comes up later: the files after it would be those that are read."""
+    build(ROWS, tmp_path / "data")
+    convert(tmp_path / "data", tmp_path / f"{{5..}}.{suffix}", shards=4)
+    before = {path.name: path.read_bytes() for path in tmp_path.glob(f"*.{suffix}")}
+    (tmp_path / "link").symlink_to(tmp_path)
+    for pattern in (f"{{0..}}.{suffix}", f"{{split}}.{suffix}", f"link/{{5..}}.{suffix}"):
+        with pytest.raises(SchemaError, match="expected other files to convert into, got those of the source"):
+            convert(tmp_path / f"{{5..}}.{suffix}", tmp_path / pattern, overwrite=True)
+    assert {path.name: path.read_bytes() for path in tmp_path.glob(f"*.{suffix}")} == before
+
+
+def test_files_get_their_names_when_all_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(ROWS[:20], tmp_path / "{0..}.tfrecord", shards=4)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    (tmp_path / ".7.tfrecord.new").write_bytes(b"of a run that was killed")
+    (tmp_path / ".4.tfrecord.new").write_bytes(b"another of its files")
+    written = TFRecordWriter.close
+
+    def fail_late(self: TFRecordWriter) -> None:
+        if self.path.name == ".3.tfrecord.new":
+            raise OSError("no space left")
+        written(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TFRecordWriter, "close", fail_late)
+        build(ROWS, tmp_path / "data")
+        with pytest.raises(OSError, match="no space left"):
+            convert(tmp_path / "data", tmp_path / "{0..}.tfrecord", shards=4, overwrite=True)
+    left = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    assert {name: data for name, data in left.items() if not name.startswith(".")} == before
+    convert(tmp_path / "data", tmp_path / "{0..}.tfrecord", shards=4, overwrite=True)
+    assert len(load(tmp_path / "{0..}.tfrecord")["train"]) == 100
+    assert not (tmp_path / ".4.tfrecord.new").exists()
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np
+import penstock as ps
+
+class Item(ps.Example):
+    name: ps.Skip[str]
+    x: int
+    def load(self):
+        if sys.argv[2] == "kill" and self.name == "40":
+            os.kill(os.getppid() if os.getpid() != FIRST else FIRST, signal.SIGKILL)
+        with open(sys.argv[3], "a") as file:
+            file.write(self.name + "\\n")
+
+FIRST = os.getpid()
+items = [Item(name=str(n), x=n) for n in range(100)]
+ps.build(items, sys.argv[1], format=ps.TFRecord(shard_examples=30), order="source", workers=1, schema=Item.schema())
+"""
+
+
+def test_a_build_that_was_killed_goes_on(tmp_path: Path) -> None:
+    pattern, log = f"{tmp_path}/out/{{0..}}.tfrecord", tmp_path / "log"
+    run = [sys.executable, "-c", KILLED, pattern]
+    killed = subprocess.run([*run, "kill", str(log)])
+    assert killed.returncode == -signal.SIGKILL
+    assert not list((tmp_path / "out").glob("*.tfrecord"))
+    before = log.read_text().split()
+    subprocess.run([*run, "go on", str(log)], check=True)
+    again = log.read_text().split()[len(before) :]
+    assert len(again) < 70  # what was done is not done again
+    assert xs(load(pattern)["train"]) == list(range(100))
+    assert not list((tmp_path / "out").glob(".*.build"))
+
+
+def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.csv").write_text("x\n" + "".join(f"{number}\n" for number in range(10)))
+    pattern = f"{tmp_path}/part-{{0..}}.tfrecord"
+    assert main(["build", f"{tmp_path}/rows.csv", pattern, "--shard-examples", "4"]) == 0
+    assert f"penstock.load({pattern!r})" in capsys.readouterr().out
+    assert main(["info", pattern, "--json"]) == 0
+    assert [json.loads(line)["records"] for line in capsys.readouterr().out.splitlines()] == [4, 4, 2]
+    assert main(["convert", pattern, f"{tmp_path}/again-{{0..}}.tfrecord", "--shards", "2", "--json"]) == 0
+    assert [Path(file).name for file in json.loads(capsys.readouterr().out)["files"]] == [
+        "again-0.tfrecord",
+        "again-1.tfrecord",
+    ]
+    assert main(["head", f"{tmp_path}/none-{{0..}}.tfrecord"]) == 2
+    assert f"expected files, got no {tmp_path}/none-0.tfrecord" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"format": ["tfrecord", "array_record"]}, "expected one format for files, got several"),
+        ({"format": ArrayRecord()}, r"expected TFRecord\(...\) for such files, got ArrayRecord"),
+        ({"engine": Ray("auto")}, "expected files to be written by this machine, got another engine"),
+    ],
+)
+def test_what_cannot_be_asked_of_files(tmp_path: Path, options: dict[str, object], message: str) -> None:
+    build(ROWS, tmp_path / "data")
+    with pytest.raises(SchemaError, match=message):
+        convert(tmp_path / "data", tmp_path / "{0..}.tfrecord", **options)  # type: ignore[arg-type]
+
+
+def test_urls_have_no_numbers_without_an_end() -> None:
+    with pytest.raises(StorageError, match=r"expected a range with an end, such as \{000..146\}, got one without"):
+        load("s3://bucket/part-{000..}.tfrecord")
+    with pytest.raises(SchemaError, match="expected a folder of a store, got files of records"):
+        build(ROWS, "s3://bucket/part-{000..}.tfrecord")
