@@ -189,6 +189,8 @@ def test_one_split_in_folders_of_other_names(voc: Path, tmp_path: Path) -> None:
     assert [source.key(n) for n in range(len(source))] == ["a", "c"]
     assert source.classes == everything["train"].classes  # those of all annotations, for any split
     assert source[0]["objects"]["label"] == [1, 0]
+    elsewhere = {**told, "image_dir": str(voc / "photos"), "set_dir": str(voc / "lists")}
+    assert len(voc_detection(voc, annotation_dir=str(voc / "boxes"), extension=".jpg", **elsewhere)) == 2
     masks = voc_segmentation(voc, mask_dir="masks", image_extension=".jpg", mask_extension=".PNG", **told)
     assert [masks.key(n) for n in range(len(masks))] == ["a", "c"]
     with pytest.raises(NotFoundError, match=r"got nothing at .*lists/tests\.txt"):

@@ -131,8 +131,8 @@ def voc_detection(
     extension       of images, where there are others beside them: ".jpg"
     """
     folder = os.fspath(root).rstrip("/") or "/"
-    images = by_stem(f"{folder}/{image_dir}", suffixes(extension))
-    annotations = by_stem(f"{folder}/{annotation_dir}", (".xml",))
+    images = by_stem(os.path.join(folder, image_dir), suffixes(extension))
+    annotations = by_stem(os.path.join(folder, annotation_dir), (".xml",))
     folders = (set_dir,) if set_dir else ("ImageSets/Main", "ImageSets")
     splits = _splits(folder, folders, images, annotations, split)
     known = f"{folder}/classes.names"
@@ -166,8 +166,8 @@ def voc_segmentation(
     image_extension, mask_extension   of images and of masks, where there are others beside them
     """
     folder = os.fspath(root).rstrip("/") or "/"
-    images = by_stem(f"{folder}/{image_dir}", suffixes(image_extension))
-    masks = by_stem(f"{folder}/{mask_dir}", suffixes(mask_extension))
+    images = by_stem(os.path.join(folder, image_dir), suffixes(image_extension))
+    masks = by_stem(os.path.join(folder, mask_dir), suffixes(mask_extension))
     folders = (set_dir,) if set_dir else ("ImageSets/Segmentation", "ImageSets", ".")
     splits = _splits(folder, folders, images, masks, split)
     sources = {split: VocSegmentation(folder, ids, images, masks) for split, ids in splits.items()}
@@ -196,11 +196,11 @@ def _splits(
 ) -> dict[str, list[str]]:
     """The ids of each split; all of them under "" when there are no lists, and those of a split that is asked for."""
     if only is not None:
-        paths = [os.path.normpath(f"{root}/{folder}/{only}.txt") for folder in folders]
+        paths = [os.path.normpath(os.path.join(root, folder, f"{only}.txt")) for folder in folders]
         path = next(filter(os.path.exists, paths), paths[-1])
         return {"": listed_ids(path, images, others)}
     for folder in folders:
-        path = os.path.normpath(f"{root}/{folder}")
+        path = os.path.normpath(os.path.join(root, folder))
         if os.path.isdir(path):
             lists = {os.path.splitext(e.name)[0]: e.path for e in entries(path) if has_suffix(e.name, (".txt",))}
             splits = {
