@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -109,7 +110,8 @@ def test_head_shows_what_comes_before_damage(damaged: Path, capsys: pytest.Captu
     assert run("head", damaged, "--json") == 0
     assert run("head", damaged, "-n", 10, "--json") == 1
     said = capsys.readouterr()
-    assert len(lines(said.out)) == 5 + 7
+    assert len(lines(said.out)) == 5 + 7 + 1
+    assert lines(said.out)[-1] == {"file": str(damaged), "error": said.err.removeprefix("penstock: error: ").rstrip()}
     assert f"{damaged}, offset" in said.err
     assert "record 7" in said.err
 
@@ -175,6 +177,42 @@ def test_info_shows_what_files_hold(shard: Path, damaged: Path, capsys: pytest.C
     assert [entry["records"] for entry in found] == [20, 0, 20]
     assert [entry["index"] for entry in found] == [False, False, True]
     assert ps.Schema.from_json(found[2]["schema"])["image"].kind == "image"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_names_of_files_stay_whole_on_a_narrow_screen(
+    width: int, shard: Path, damaged: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.chdir(shard.parent)
+    name = "a-name-that-is-rather-long.tfrecord"
+    damaged.rename(name)
+    assert run("info", shard.name, name) == 0
+    said = capsys.readouterr().out
+    assert name in said
+    assert shard.name in said
+    assert "compression" in said
+    assert re.search(r"\b40\b", said)
+    assert run("verify", name) == 1
+    assert capsys.readouterr().out.count(name) == 2
+    assert run("salvage", name, "saved.tfrecord") == 1
+    assert name in capsys.readouterr().out
+
+
+def test_info_of_a_file_without_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "empty.tfrecord"
+    path.write_bytes(b"")
+    assert run("info", path) == 0
+    said = capsys.readouterr().out
+    assert "there are no records" in said
+    assert "tf.Example" not in said
+
+
+def test_keys_are_known_of_datasets(shard: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for option, value in (("--key", "x"), ("--record", "train:1")):
+        assert run("info", shard, option, value) == 2
+        expected = f"expected a dataset, which knows the keys of its records, got a file - at {shard}"
+        assert expected in capsys.readouterr().err
 
 
 # verify
@@ -337,6 +375,31 @@ def test_what_is_not_there_is_one_sentence(command: str, tmp_path: Path, capsys:
         assert said.err.startswith("penstock: error: ")
         assert said.err.count("\n") == 1
         assert said.out == ""
+
+
+@pytest.mark.parametrize("command", sorted(cli.commands))
+def test_what_is_not_there_is_one_object_of_json(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = str(tmp_path / "none.tfrecord")
+    more = [tmp_path / "out"] if command in ("build", "convert", "salvage") else []
+    assert run(command, missing, *more, "--json") == 2
+    said = capsys.readouterr()
+    (found,) = lines(said.out)
+    assert found == {"file": missing, "error": said.err.removeprefix("penstock: error: ").rstrip()}
+
+
+def test_a_command_line_that_makes_no_sense_is_one_object_of_json(
+    shard: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (
+        ["head", "--json"],
+        ["head", shard, "--json", "--nmber", 3],
+        ["info", shard, shard, "--json", "--key", 1],
+    ):
+        assert run(*words) == 2
+        (found,) = lines(capsys.readouterr().out)
+        assert found["error"]
 
 
 def test_unknown_options_and_commands_are_errors(shard: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +120,8 @@ def test_a_build_that_was_cut_off_says_so(tmp_path: Path, capsys: pytest.Capture
         ps.build(rows, tmp_path / "toy")
     with pytest.raises(ps.NotFoundError, match=r"whose build was cut off - at .*toy. Build it again: it goes on"):
         ps.load(tmp_path / "toy")
-    assert "whose build was cut off" in asked(capsys, "info", tmp_path / "toy", code=2)
+    for command in ("info", "head", "verify"):
+        assert "whose build was cut off" in asked(capsys, command, tmp_path / "toy", code=2)
 
 
 def test_messages_of_several_lines_keep_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,7 +143,41 @@ def test_a_file_of_another_kind_says_so(tmp_path: Path, capsys: pytest.CaptureFi
     path = tmp_path / "notes.txt"
     path.write_text("These are no records, but words.\n" * 10)
     expected = "expected a TFRecord, ArrayRecord or tar file, got one that begins otherwise: another kind of file"
-    for command in ("info", "head", "bench"):
-        assert expected in asked(capsys, command, path, code=1)
+    for command in ("info", "head", "bench", "verify", "index"):
+        said = asked(capsys, command, path, code=1)
+        assert expected in said
+        assert "damaged" not in said
+        assert "salvage" not in said
     with pytest.raises(ps.CorruptionError, match=expected):
         ps.load(path)
+
+
+def test_several_datasets_have_headings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("one", "two"):
+        ps.build([{"x": 1}], tmp_path / name, info=ps.Info(name="other"))
+    assert "other" not in asked(capsys, "info", tmp_path / "one")
+    shown = asked(capsys, "info", tmp_path / "one", tmp_path / "nothing", tmp_path / "two", code=2).splitlines()
+    assert [line for line in shown if line.startswith(str(tmp_path))] == [
+        f"{tmp_path / name} (other)" for name in ("one", "two")
+    ]
+    assert shown[-1].startswith("penstock: error: expected a file or a folder, got nothing")
+
+
+def test_head_shows_a_tar_as_load_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    array = io.BytesIO()
+    np.save(array, np.arange(3, dtype=np.int16))
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        for name, data in (("0.cls", b"7"), ("0.npy", array.getvalue()), ("0.txt", b"hi"), ("1.cls", b"8")):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    found = [json.loads(line) for line in asked(capsys, "head", tmp_path / "x.tar", "--json").splitlines()]
+    assert found[0] == {"__key__": "0", "cls": 7, "npy": [0, 1, 2], "txt": "hi"}
+    loaded = ps.load(tmp_path / "x.tar")["train"]
+    for shown, example in zip(found, loaded, strict=True):
+        assert shown == {name: np.asarray(value).tolist() for name, value in example.items()}
+    assert re.search(r"cls +int64 +7", asked(capsys, "head", tmp_path / "x.tar"))
+    assert re.search(r"cls +float32 +7", asked(capsys, "head", tmp_path / "x.tar", "--schema", "cls: float32"))
+    assert "expected int64 in txt, got b'hi'" in asked(
+        capsys, "head", tmp_path / "x.tar", "--schema", "txt: int64", code=1
+    )

@@ -8,11 +8,11 @@ from rich.markup import escape
 from ..load.dataset import load
 from ..load.loader import Loader
 from .formats import Number
-from .outcome import WELL
+from .outcome import WELL, Command
 from .show import console, print_json
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("path")
 @click.option("--split", default=None, help='Which examples, such as "train[:10%]". Default: the first split.')
 @click.option("--batch", type=Number(1), default=256, show_default=True, help="Examples in a batch.")

@@ -24,7 +24,7 @@ from ..splitting import Splits, split
 from .built import built_json, run, show_built
 from .dataset import schema_table, split_table
 from .formats import Number, asked_formats, format_options
-from .outcome import INTERRUPTED, WELL
+from .outcome import INTERRUPTED, WELL, Command
 from .show import console, print_json
 
 KINDS = (
@@ -52,7 +52,7 @@ def ratios(text: str) -> dict[str, float]:
         raise click.BadParameter(f"expected ratios such as train=0.8,eval=0.2, got {text!r}") from None
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("source")
 @click.argument("places", nargs=-1, metavar="PATH")
 @click.option(

@@ -11,11 +11,11 @@ from ..build.report import Built
 from .built import built_json, run, show_built
 from .formats import asked_formats, format_options
 from .head import parse_schema
-from .outcome import INTERRUPTED, WELL
+from .outcome import INTERRUPTED, WELL, Command
 from .show import console, print_json
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("source")
 @click.argument("path")
 @format_options

@@ -15,11 +15,12 @@ from ..load.dataset import load
 from ..load.show import field_value_text
 from ..records.codec import Codec
 from ..records.peek import SAMPLE, first_records, infer_schema, opening
+from ..records.tar import checked_schema, is_tar, read_sample, sampled_schema
 from ..records.wording import shortened
 from ..schema import Schema
 from .dataset import is_dataset
 from .formats import Number
-from .outcome import WELL, check_there, expand_all
+from .outcome import WELL, Command, check_there, expand_all
 from .show import console, print_json, size_text
 
 
@@ -50,7 +51,7 @@ def parse_schema(text: str) -> Schema:
     return Schema(fields)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("file")
 @click.option("-n", "--number", type=Number(0), default=5, show_default=True, help="How many examples.")
 @click.option(
@@ -73,9 +74,15 @@ def head(file: str, number: int, schema: str | None, as_json: bool) -> int:
             break
         records, damage = first_records(path, max(number - shown, SAMPLE if declared is None else 0))
         wanted = list(records)[: number - shown]
-        codec = _codec(list(records), declared)
+        in_tar = bool(wanted) and is_tar(path)
+        codec = _codec_of_tar(path, declared) if in_tar else _codec(list(records), declared)
         for position, record in enumerate(wanted):
-            example = {"record": record} if codec is None else _decoded(codec, record, path, position)
+            if codec is None:
+                example = {"record": record}
+            elif in_tar:
+                example = read_sample(record, codec.schema, f"{path}, record {position}")
+            else:
+                example = _decoded(codec, record, path, position)
             if as_json:
                 print_json(example)
             else:
@@ -110,6 +117,11 @@ def _codec(records: list[bytes], declared: Schema | None) -> Codec | None:
     except CorruptionError:
         return None
     return Codec(found) if len(found) else None
+
+
+def _codec_of_tar(path: str, declared: Schema | None) -> Codec:
+    """How `load` reads the samples of a tar: by the extensions of their files."""
+    return Codec(sampled_schema([path]) if declared is None else checked_schema(declared))
 
 
 def _decoded(codec: Codec, record: bytes, path: str, position: int) -> dict[str, Any]:

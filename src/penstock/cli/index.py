@@ -6,12 +6,13 @@ import click
 
 from ..records.check import dali_path
 from ..records.index import sidecar_path, write_index
+from ..records.peek import opening
 from ..storage import publish
-from .outcome import WELL, check_there, expand_all, for_each
+from .outcome import WELL, Command, check_there, expand_all, for_each
 from .show import Bar, console, print_json
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--dali", is_flag=True, help="Write FILE.idx too, the text that DALI reads.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per file and line.")
@@ -25,7 +26,8 @@ def index(files: tuple[str, ...], dali: bool, as_json: bool) -> int:
 
         def work(path: str) -> int:
             check_there(path)
-            found = write_index(path, progress=bar)
+            with opening(path):
+                found = write_index(path, progress=bar)
             written = [str(sidecar_path(path))]
             if dali:
                 publish(dali_path(path), found.to_dali().encode("ascii"))

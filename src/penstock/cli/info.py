@@ -13,7 +13,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from ..errors import CorruptionError, SchemaError
+from ..errors import CorruptionError, SchemaError, StorageError
 from ..load.dataset import load
 from ..provenance import place_of_record, places_of
 from ..records.index import sidecar_path
@@ -31,8 +31,8 @@ from .dataset import (
     print_opened,
     schema_table,
 )
-from .outcome import WELL, check_there, expand_all, for_each
-from .show import Bar, console, print_json, size_text
+from .outcome import WELL, Command, check_there, expand_all, for_each
+from .show import Bar, console, fits, print_json, size_text
 
 FRAME = 16  # bytes that a frame adds to its record
 
@@ -79,7 +79,7 @@ def record_sizes(reader: ShardReader) -> np.ndarray[Any, Any]:
     return np.array([len(record) for record in reader[some]], np.int64)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--key", help="Of a dataset: where the records stand that were made from the example of this key.")
 @click.option(
@@ -100,13 +100,14 @@ def info(files: tuple[str, ...], key: str | None, record: str | None, as_json: b
     paths = expand_all(files)
     if key is not None or record is not None:
         return _show_places(paths, key, record, as_json=as_json)
-    for path in filter(is_dataset, paths):
-        _show_dataset(path, as_json=as_json)
-    with Bar(path for path in paths if not is_dataset(path)) as bar:
+    with Bar(sorted(paths, key=is_dataset, reverse=True)) as bar:  # the table of files comes last
 
         def work(path: str) -> int:
             check_there(path)
-            found.append(look(path, bar))
+            if is_dataset(path):
+                _show_dataset(path, as_json=as_json, alone=len(paths) == 1)
+            else:
+                found.append(look(path, bar))
             return WELL
 
         code = for_each(bar, work, as_json=as_json)
@@ -121,6 +122,9 @@ def info(files: tuple[str, ...], key: str | None, record: str | None, as_json: b
 def _show_places(paths: list[str], key: str | None, record: str | None, *, as_json: bool) -> int:
     if len(paths) != 1 or (key is None) == (record is None):
         raise click.UsageError("--key KEY or --record SPLIT:NUMBER asks one dataset")
+    check_there(paths[0])
+    if not is_dataset(paths[0]):
+        raise StorageError(f"expected a dataset, which knows the keys of its records, got a file - at {paths[0]}")
     if key is not None:
         places = places_of(paths[0], key)
     else:
@@ -136,19 +140,29 @@ def _show_places(paths: list[str], key: str | None, record: str | None, *, as_js
     return WELL
 
 
-def _show_dataset(path: str, *, as_json: bool) -> None:
+def _show_dataset(path: str, *, as_json: bool, alone: bool) -> None:
     manifest = manifest_of(path)
+    heading = not (alone or as_json)
     if manifest is None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of fields that can't be read: they are shown
             dataset = load(path, decode=False)
+        if heading:
+            _print_heading(path, dataset.name)
         print_json(opened_json(path, dataset)) if as_json else print_opened(dataset)
-        return
-    check_sizes(path, manifest)
-    if as_json:
-        print_json(dataset_json(path, manifest))
     else:
-        print_dataset(manifest)
+        check_sizes(path, manifest)
+        if heading:
+            _print_heading(path, manifest.name)
+        print_json(dataset_json(path, manifest)) if as_json else print_dataset(manifest)
+    if heading:
+        console().print()
+
+
+def _print_heading(path: str, name: str) -> None:
+    """Which of several datasets comes below: its path, and its name where that is another."""
+    called = "" if os.path.basename(path.rstrip("/")) == name else f" [dim]({escape(name)})[/dim]"
+    console().print(f"[bold]{escape(path)}[/bold]{called}", soft_wrap=True)
 
 
 def _as_json(about: About) -> dict[str, Any]:
@@ -165,10 +179,22 @@ def _as_json(about: About) -> dict[str, Any]:
     }
 
 
+def _print_lines(about: About) -> None:
+    """A row of the table for a screen that is too narrow for it: the name has a line of its own."""
+    smallest, median, largest = map(size_text, about.smallest_median_largest())
+    held = f"{about.records:,} records, {size_text(about.size)}"
+    told = f"compression {about.compression or 'none'}, index {'yes' if about.indexed else 'no'}"
+    screen = console()
+    screen.print(f"[bold]{escape(about.path)}[/bold]", soft_wrap=True)
+    screen.print(f"  {held}, {told}")
+    if about.records:
+        screen.print(f"  record min {smallest}, median {median}, max {largest}")
+
+
 def _print(found: list[About]) -> None:
     screen = console()
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
-    table.add_column("file", overflow="fold")
+    table.add_column("file", no_wrap=True)
     for heading in ("records", "size", "record min", "median", "max"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("compression")
@@ -177,14 +203,23 @@ def _print(found: list[About]) -> None:
         sizes = map(size_text, about.smallest_median_largest())
         words = (about.compression or "none", "yes" if about.indexed else "no")
         table.add_row(escape(about.path), f"{about.records:,}", size_text(about.size), *sizes, *words)
+    records, size = sum(about.records for about in found), sum(about.size for about in found)
     if len(found) > 1:
-        records, size = sum(about.records for about in found), sum(about.size for about in found)
         table.add_section()
         table.add_row(f"{len(found)} files", f"{records:,}", size_text(size), style="bold")
-    screen.print(table)
+    if fits(screen, table):
+        screen.print(table)
+    else:
+        for about in found:
+            _print_lines(about)
+        if len(found) > 1:
+            screen.print(f"[bold]{len(found)} files: {records:,} records, {size_text(size)}[/bold]")
     schemas: dict[Schema | None, list[str]] = {}
     for about in found:
-        schemas.setdefault(about.schema, []).append(about.path)
+        if about.records:
+            schemas.setdefault(about.schema, []).append(about.path)
+    if len(schemas) == 0:
+        screen.print("\n[dim]there are no records, and so no schema[/dim]")
     for schema, paths in schemas.items():
         screen.print()
         where = (
@@ -193,7 +228,7 @@ def _print(found: list[About]) -> None:
             else f" of {escape(paths[0])}" + (f" and {len(paths) - 1} more" if paths[1:] else "")
         )
         if not schema:
-            screen.print(f"[dim]the records{where} are no tf.Example[/dim]")
+            screen.print(f"[dim]the records{where} are no tf.Example[/dim]", soft_wrap=True)
             continue
-        screen.print(f"[dim]schema{where}, as the first records show it[/dim]")
+        screen.print(f"[dim]schema{where}, as the first records show it[/dim]", soft_wrap=True)
         screen.print(schema_table(schema))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import click
 
@@ -27,6 +28,42 @@ def complain(error: BaseException | str) -> None:
     if not all(line.startswith("  ") for line in table):
         sentence, table = f"{sentence} {' '.join(' '.join(table).split())}", []
     click.echo("\n".join([f"penstock: error: {' '.join(sentence.split())}", *table]), err=True)
+
+
+class Command(click.Command):
+    """A command whose errors are on stdout too where --json asks for that: one object, as of `for_each`."""
+
+    def make_context(self, *words: Any, **more: Any) -> click.Context:
+        arguments = words[1]
+        asked = "--json" in arguments  # parsing takes the words away
+        try:
+            return super().make_context(*words, **more)
+        except click.ClickException as error:
+            if asked:
+                _print_error(None, error.format_message())
+            raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except (click.ClickException, PenstockError, OSError) as error:
+            if ctx.params["as_json"]:
+                said = error.format_message() if isinstance(error, click.ClickException) else str(error)
+                _print_error(self._asked_for(ctx), said)
+            raise
+
+    def _asked_for(self, ctx: click.Context) -> str | None:
+        """What the command was to look at: its first argument, unless that is several."""
+        first = next(ctx.params[parameter.name] for parameter in self.params if isinstance(parameter, click.Argument))
+        if isinstance(first, tuple):
+            return first[0] if len(first) == 1 else None
+        return str(first)
+
+
+def _print_error(path: str | None, said: str) -> None:
+    click.echo(json.dumps({**({} if path is None else {"file": path}), "error": said}))
 
 
 def check_there(path: str) -> None:
@@ -69,6 +106,6 @@ def for_each(bar: Bar, work: Callable[[str], int], *, as_json: bool) -> int:
             bar.hide()
             complain(error)
             if as_json:
-                click.echo(json.dumps({"file": path, "error": str(error)}))
+                _print_error(path, str(error))
             worst = max(worst, exit_code(error))
     return worst

@@ -12,12 +12,12 @@ from ..records.array_record import COMPRESSIONS, ArrayRecord, salvage_array_reco
 from ..records.shard import Progress, Report
 from ..records.tfrecord import TFRecord, salvage_records
 from ..sources.record_files import format_named
-from .outcome import DAMAGED, WELL, check_there
+from .outcome import DAMAGED, WELL, Command, check_there
 from .show import Bar, console, print_json, size_text
-from .verify import gap_table
+from .verify import print_gaps
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("file")
 @click.argument("out")
 @click.option(
@@ -54,8 +54,7 @@ def salvage(file: str, out: str, compression: str | None, overwrite: bool, as_js
             f"{out}: {saved}; {'nothing' if report.whole else size_text(lost)} lost", markup=False, soft_wrap=True
         )
         if not report.whole:
-            screen.print()
-            screen.print(gap_table([report]))
+            print_gaps([report])
     return WELL if report.whole else DAMAGED
 
 

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.table import Table
 
 from ..columns import Bytes, Ragged
 from ..load.show import kind_text
@@ -28,6 +30,7 @@ __all__ = [
     "PATIENCE",
     "Bar",
     "console",
+    "fits",
     "print_json",
     "schema_rows",
     "size_text",
@@ -40,6 +43,16 @@ def console(stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else WIDE
     return Console(file=stream, width=width, highlight=False)
+
+
+def fits(screen: Console, table: Table, folded: str = "") -> bool:
+    """Whether a table has room for every cell; those of the column `folded` need a third of the screen at most."""
+    whole = Measurement.get(screen, screen.options.update(width=WIDE), table).maximum
+    for column in table.columns:
+        if column.header == folded:
+            cells = max(map(len, map(str, column.cells)), default=0)
+            whole -= max(0, cells - screen.width // 3)
+    return whole <= screen.width
 
 
 def schema_rows(schema: Schema) -> list[tuple[str, str, str]]:

@@ -9,15 +9,16 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
+from ..records.peek import another_kind, is_foreign
 from ..records.tfrecord import Report
 from .dataset import Checked, Checks, Told, is_dataset, shards_of
-from .outcome import DAMAGED, WELL, expand_all, for_each
-from .show import Bar, console, print_json, size_text
+from .outcome import DAMAGED, WELL, Command, expand_all, for_each
+from .show import Bar, console, fits, print_json, size_text
 
 MOST_GAPS = 20  # of one file that the table shows
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per file and line, with every gap.")
 @click.option("-q", "--quiet", is_flag=True, help="Only what is wrong.")
@@ -31,8 +32,6 @@ def verify(files: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     Nothing is changed; `penstock salvage` copies what is whole.
     """
     damaged: list[Report] = []
-    screen = console()
-
     entries: dict[str, Told] = {}
     for path in expand_all(files):
         entries.update(shards_of(path) if is_dataset(path) else {path: None})
@@ -41,6 +40,8 @@ def verify(files: tuple[str, ...], as_json: bool, quiet: bool) -> int:
 
         def work(path: str) -> int:
             checked = checks(path)
+            if entries[path] is None:
+                _check_kind(checked.report)
             if not checked.report.whole:
                 damaged.append(checked.report)
             bar.hide()
@@ -50,9 +51,14 @@ def verify(files: tuple[str, ...], as_json: bool, quiet: bool) -> int:
 
         code = for_each(bar, work, as_json=as_json)
     if damaged and not as_json:
-        screen.print()
-        screen.print(gap_table(damaged))
+        print_gaps(damaged)
     return code
+
+
+def _check_kind(report: Report) -> None:
+    """Refuse a file that has no whole record and does not begin as one: it is none of ours."""
+    if not report.records and report.gaps and not report.gaps[0].offset and is_foreign(report.gaps[0].reason):
+        raise another_kind(report.path)
 
 
 def _as_json(checked: Checked) -> dict[str, Any]:
@@ -86,18 +92,30 @@ def _print_line(checked: Checked) -> None:
             )
 
 
-def gap_table(reports: list[Report]) -> Table:
-    """What is damaged, and where."""
+def print_gaps(reports: list[Report]) -> None:
+    """What is damaged, and where, below an empty line; on a narrow screen names have lines of their own."""
+    screen = console()
+    screen.print()
+    if fits(screen, table := _gap_table(reports), "reason"):
+        screen.print(table)
+        return
+    for report in reports:
+        screen.print(escape(report.path), style="bold", soft_wrap=True)
+        screen.print(_gap_table([report], named=False))
+
+
+def _gap_table(reports: list[Report], *, named: bool = True) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
-    table.add_column("file", overflow="fold")
+    if named:
+        table.add_column("file", no_wrap=True)
     for heading in ("offset", "bytes", "record"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("reason", overflow="fold")
     for report in reports:
+        name = [escape(report.path)] if named else []
         for gap in report.gaps[:MOST_GAPS]:
-            table.add_row(escape(report.path), f"{gap.offset}", f"{gap.bytes}", f"{gap.record}", escape(gap.reason))
+            table.add_row(*name, f"{gap.offset}", f"{gap.bytes}", f"{gap.record}", escape(gap.reason))
         if len(report.gaps) > MOST_GAPS:
-            table.add_row(
-                escape(report.path), "", "", "", f"and {len(report.gaps) - MOST_GAPS:,} more: --json lists them all"
-            )
+            more = f"and {len(report.gaps) - MOST_GAPS:,} more: --json lists them all"
+            table.add_row(*name, "", "", "", more)
     return table

@@ -78,9 +78,7 @@ def open_dataset(
             from .exported import open_exported
 
             return open_exported(directory, given, cache)
-        if (directory / WORK).is_dir():
-            hint = "Build it again: it goes on from there"
-            raise NotFoundError(f"expected a dataset, got one whose build was cut off - at {directory}. {hint}")
+        _check_finished(directory)
     from .files import open_files  # sources take a while to import, and datasets of ours need none
 
     if remote:
@@ -91,6 +89,13 @@ def open_dataset(
             return open_url(str(path), given, format, shared)
         paths = [file for each in paths for file in (brought_files([str(each)], shared) if is_url(each) else [each])]
     return open_files(paths, given, cache, format, raw=raw)
+
+
+def _check_finished(directory: Path) -> None:
+    """Refuse a folder in which a build has begun, and no dataset is yet."""
+    if (directory / WORK).is_dir():
+        hint = "Build it again: it goes on from there"
+        raise NotFoundError(f"expected a dataset, got one whose build was cut off - at {directory}. {hint}")
 
 
 def files_without_manifest(path: str) -> dict[str, int | None]:
@@ -106,6 +111,7 @@ def files_without_manifest(path: str) -> dict[str, int | None]:
         from ..datum.reading import exported_files
 
         return dict.fromkeys(file for files in exported_files(directory).values() for file in files)
+    _check_finished(directory)
     from .files import record_files
 
     return dict.fromkeys(record_files(directory))

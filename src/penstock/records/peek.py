@@ -30,12 +30,20 @@ def opening(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except CorruptionError as error:
-        if error.record != 0 or not str(error).startswith("expected the frame's length CRC"):
+        if error.record != 0 or not is_foreign(str(error)):
             raise
-        got = "one that begins otherwise: another kind of file, or damage from its first byte on"
-        raise CorruptionError(
-            f"expected a TFRecord, ArrayRecord or tar file, got {got}", os.fspath(path), 0, 0
-        ) from error
+        raise another_kind(path) from error
+
+
+def is_foreign(problem: str) -> bool:
+    """Whether what is wrong with the first bytes of a file is that no record begins there."""
+    return problem.startswith("expected the frame's length CRC")
+
+
+def another_kind(path: str | os.PathLike[str]) -> CorruptionError:
+    """The error for a file that begins as none of ours does."""
+    got = "one that begins otherwise: another kind of file, or damage from its first byte on"
+    return CorruptionError(f"expected a TFRecord, ArrayRecord or tar file, got {got}", os.fspath(path), 0, 0)
 
 
 def first_records(path: str | os.PathLike[str], count: int) -> tuple[Records, CorruptionError | None]:

@@ -13,8 +13,10 @@ The schema says what each file is read as. Without one, the last part of its ext
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import tarfile
 from ast import literal_eval
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +26,7 @@ import numpy as np
 
 from .._core import describe
 from ..dtypes import INTEGERS, TEXTS
-from ..errors import SchemaError
+from ..errors import CorruptionError, SchemaError
 from ..field import Field
 from ..schema import Schema
 from .peek import first_records
@@ -145,6 +147,31 @@ def _rule(field: Field) -> Rule:
             return field.name, "float", []
     hint = "A file is bytes, a str, one number (int64, float32), or an array (npy)"
     raise SchemaError(f"expected a type that a file in a tar has, got {field}", field.name, hint)
+
+
+def is_tar(path: str) -> bool:
+    """Whether a file is a tar, by how it begins; one in zstd by its name."""
+    return tarfile.is_tarfile(path) or path.lower().endswith(".tar.zst")
+
+
+def read_sample(record: bytes, schema: Schema, where: str) -> dict[str, Any]:
+    """The files of a sample that `first_records` gave, as `load` reads them: by the schema."""
+    held = {name: values[0] for name, _, _, values in describe(record) if values}
+    return {field.name: _read(held.get(field.name), field, where) for field in schema.leaves()}
+
+
+def _read(data: bytes | None, field: Field, where: str) -> Any:
+    if data is None:
+        return None
+    kind = _rule(field)[1]
+    try:
+        if kind == "bytes":
+            return data.decode() if field.dtype == "str" else data
+        if kind in ("int", "float"):
+            return int(data) if kind == "int" else np.float32(data)
+        return np.load(io.BytesIO(data), allow_pickle=False)
+    except ValueError:
+        raise CorruptionError(f"expected {field} in {field.name}, got {data[:20]!r} - at {where}") from None
 
 
 def without_key(schema: Schema) -> Schema:
