@@ -364,6 +364,12 @@ def test_salvage_never_writes_over_anything(shard: Path, damaged: Path, capsys: 
     assert len(ps.TFRecordReader(shard)) == 19
 
 
+def test_salvage_says_that_the_folder_is_missing(shard: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = shard.parent / "no" / "such"
+    assert run("salvage", shard, folder / "out.tfrecord") == 2
+    assert f"expected a folder to write out.tfrecord to, got none at {folder}. Make it first" in capsys.readouterr().err
+
+
 # What every command shares
 
 

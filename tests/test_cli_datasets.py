@@ -134,7 +134,7 @@ def test_a_broken_image_says_how_to_go_on_without_it(tmp_path: Path, capsys: pyt
     path = tmp_path / "photos" / "cat" / "1.png"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"no image")
-    shown = asked(capsys, "build", tmp_path / "photos", tmp_path / "out", code=2)
+    shown = asked(capsys, "build", tmp_path / "photos", tmp_path / "out", code=1)
     assert "--on-error skip" in shown
     assert shown.splitlines()[-1].count(str(path)) == 1
 
@@ -181,3 +181,42 @@ def test_head_shows_a_tar_as_load_does(tmp_path: Path, capsys: pytest.CaptureFix
     assert "expected int64 in txt, got b'hi'" in asked(
         capsys, "head", tmp_path / "x.tar", "--schema", "txt: int64", code=1
     )
+
+
+@pytest.mark.parametrize(("name", "text"), [("bad.csv", "a,b\n1,2\n3,4,5\n"), ("bad.jsonl", '{"a": 1}\n{"a": \n')])
+def test_bad_rows_are_damage_whatever_the_source(
+    name: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(text)
+    shown = asked(capsys, "build", tmp_path / name, tmp_path / "out", "--json", code=1)
+    assert json.loads(shown.splitlines()[0])["file"] == str(tmp_path / name)
+    assert "got Expecting" not in shown
+
+
+def test_a_dataset_does_not_go_into_the_folder_of_its_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "photos" / "cat" / "1.gif"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"GIF89a\x01\x00\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x00;")
+    for folder, place in (
+        (tmp_path, "photos/out"),
+        (tmp_path / "photos", "out"),
+        (tmp_path, "photos/x/{000..}.tfrecord"),
+    ):
+        monkeypatch.chdir(folder)
+        shown = asked(capsys, "build", tmp_path / "photos", place, code=2)
+        assert f"expected a PATH outside of SOURCE, whose folders are classes, got {place}" in shown
+    assert [entry.name for entry in (tmp_path / "photos").iterdir()] == ["cat"]
+    asked(capsys, "build", tmp_path / "photos", tmp_path / "photos-built")
+
+
+def test_plain_files_that_were_converted_are_told_as_a_dataset_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ps.build([{"x": 1}] * 3, tmp_path / "toy")
+    shown = asked(capsys, "convert", tmp_path / "toy", tmp_path / "out-{split}-{000..}.tfrecord")
+    assert "Dataset(" not in shown
+    assert re.search(r"train +3 +1 ", shown)
+    assert "1 file written" in shown
+    assert len(eval(shown.splitlines()[-1], {"penstock": ps})) == 3  # noqa: S307  # the line that it shows

@@ -64,7 +64,17 @@ def test_lines_survive_a_round_trip(tmp_path_factory: pytest.TempPathFactory, ro
 @pytest.mark.parametrize(
     ("line", "error", "message"),
     [
-        ("{", CorruptionError, r"expected JSON, .*rows\.jsonl:2"),
+        (
+            "{",
+            CorruptionError,
+            r"got the end in column 2, where a name in double quotes should stand - .*rows\.jsonl:2",
+        ),
+        (
+            '{"a": x}',
+            CorruptionError,
+            r"expected JSON, got 'x}' in column 7, where a value should stand - .*rows\.jsonl:2",
+        ),
+        ('{"a": 1} 2', CorruptionError, r"expected JSON, got '2' in column 10: extra data - .*rows\.jsonl:2"),
         ("[1]", SchemaError, r"expected an object, got a list - at .*rows\.jsonl:2"),
         ('{"a": 1, "a": 2}', CorruptionError, r"'a' twice.*rows\.jsonl:2"),
         (b'{"a": "\xff"}', CorruptionError, r"UTF-8 text, got the byte 0xff.*rows\.jsonl:2"),

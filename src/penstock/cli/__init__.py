@@ -50,7 +50,7 @@ def cli(context: click.Context) -> None:
 
     \b
     Exit codes: 0    all is well
-                1    data is damaged
+                1    data is damaged, or an example of a source cannot be stored
                 2    a file cannot be read or written, or the command line makes no sense
                 130  Ctrl-C
     """

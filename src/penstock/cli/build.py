@@ -13,7 +13,7 @@ from .. import recipes, sources
 from ..build.options import ORDERS, Quarantine
 from ..build.preview import Preview, preview
 from ..build.run import build as build_dataset
-from ..errors import BuildError, ExampleError
+from ..errors import ExampleError
 from ..image import Image
 from ..info import Info
 from ..recipes import RECIPES
@@ -21,6 +21,7 @@ from ..records.formats import Format
 from ..schema import Schema
 from ..sources import dedupe, recognise
 from ..splitting import Splits, split
+from ..storage import is_url
 from .built import built_json, run, show_built
 from .dataset import schema_table, split_table
 from .formats import Number, asked_formats, format_options
@@ -97,6 +98,8 @@ def build(source: str, places: tuple[str, ...], **options: Any) -> int:
     What SOURCE is, is found out: a folder of images, a CSV file, TFRecord files ...
     Or it is a recipe: tornet ROOT [PATH].
 
+    A PATH such as train.tfrecord, or "{split}/{000..}.tfrecord", is for plain files of records.
+
     The same command again goes on after whatever has cut it off, and brings a dataset up to date whose SOURCE has
     changed.
     """
@@ -122,7 +125,7 @@ def build(source: str, places: tuple[str, ...], **options: Any) -> int:
         built = run(lambda engine: build_dataset(examples, path, engine=engine, **said), options)
     except ExampleError as error:
         hint = "Mend it, or leave such examples out: --on-error skip, or quarantine to keep them apart"
-        raise BuildError(f"{error}. {hint}") from error
+        raise ExampleError(f"{error}. {hint}", split=error.split, key=error.key, place=error.place) from error
     if built is None:
         return INTERRUPTED
     if options["as_json"]:
@@ -154,11 +157,17 @@ def _recognised(source: str, places: tuple[str, ...], options: dict[str, Any]) -
     if os.path.exists(source) and os.path.exists(places[0]) and os.path.samefile(source, places[0]):
         raise click.UsageError(f"expected another folder for the dataset, got SOURCE itself: {source}")
     kind, why = (options["kind"], "") if options["kind"] else recognise(source)
+    if kind == "image_folder" and not is_url(places[0]) and _is_inside(places[0], source):
+        raise click.UsageError(f"expected a PATH outside of SOURCE, whose folders are classes, got {places[0]}")
     remark = f"{source} is taken as {kind}: {why}" if why else ""
     how = {} if options["max_side"] is None else {"resize": Image(max_side=options["max_side"])}
     if how and kind != "image_folder":
         raise click.UsageError(f"--max-side is for a folder of images, and {source} is taken as {kind}")
     return Asked(kind, remark, getattr(sources, kind)(source, **how), places[0], asked_formats(options))
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(folder), ""))
 
 
 def _recipe(name: str, places: tuple[str, ...], options: dict[str, Any]) -> Asked:

@@ -20,7 +20,7 @@ from ..build.ray import Ray
 from ..build.report import Built
 from ..build.report import Progress as State
 from ..load.dataset import Dataset
-from .dataset import dataset_json, print_dataset
+from .dataset import dataset_json, print_dataset, print_opened
 from .outcome import complain
 from .show import PATIENCE, console, size_text
 
@@ -75,9 +75,19 @@ def show_built(path: str, built: Built) -> None:
         some = "; ".join(map(str, built.leaking[:MOST_LEAKS]))
         said = f"[bold red]{built.leaks:,} contents stand in two splits[/bold red]: {escape(some)}"
         screen.print(said, soft_wrap=True)
-    split = next(iter(built.manifest.splits))
+    _print_load(path, next(iter(built.manifest.splits)))
+
+
+def show_files(path: str, made: Dataset) -> None:
+    """The same of plain files, whose build has nothing more to tell."""
+    print_opened(made)
+    console().print(f"\n{_counted(len(made.files), 'file')} written")
+    _print_load(path, next(iter(made)))
+
+
+def _print_load(path: str, split: str) -> None:
     line = f"penstock.load({path.replace(SPLIT, split)!r})[{split!r}]"
-    screen.print(f"\n[bold]{escape(line)}[/bold]", soft_wrap=True)
+    console().print(f"\n[bold]{escape(line)}[/bold]", soft_wrap=True)
 
 
 def _counted(number: int, noun: str) -> str:

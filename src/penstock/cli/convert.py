@@ -8,11 +8,11 @@ import click
 
 from ..build.convert import convert as convert_dataset
 from ..build.report import Built
-from .built import built_json, run, show_built
+from .built import built_json, run, show_built, show_files
 from .formats import asked_formats, format_options
 from .head import parse_schema
 from .outcome import INTERRUPTED, WELL, Command
-from .show import console, print_json
+from .show import print_json
 
 
 @click.command(cls=Command)
@@ -45,7 +45,7 @@ def convert(source: str, path: str, **options: Any) -> int:
         if options["as_json"]:
             print_json({"path": path, "files": [file.path for file in built.files], **built.info(), "source": source})
         elif not options["quiet"]:
-            console().print(str(built), markup=False, soft_wrap=True)
+            show_files(path, built)
     elif options["as_json"]:
         print_json({**built_json(path, built), "source": source})
     elif not options["quiet"]:

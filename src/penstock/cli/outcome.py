@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ..errors import CorruptionError, NotFoundError, PenstockError
+from ..errors import CorruptionError, ExampleError, NotFoundError, PenstockError
 from ..load.opening import names_files
 from ..load.urls import brought_files
 from ..storage import expand, is_url
@@ -74,7 +74,7 @@ def check_there(path: str) -> None:
 
 def exit_code(error: BaseException) -> int:
     """What the error means for whoever called the command."""
-    return DAMAGED if isinstance(error, CorruptionError) else UNREADABLE
+    return DAMAGED if isinstance(error, (CorruptionError, ExampleError)) else UNREADABLE
 
 
 def expand_all(patterns: Iterable[str]) -> list[str]:

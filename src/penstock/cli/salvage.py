@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..errors import StorageError
+from ..errors import NotFoundError, StorageError
 from ..records.array_record import COMPRESSIONS, ArrayRecord, salvage_array_records
 from ..records.shard import Progress, Report
 from ..records.tfrecord import TFRecord, salvage_records
@@ -40,6 +40,11 @@ def salvage(file: str, out: str, compression: str | None, overwrite: bool, as_js
             raise StorageError(f"expected another file to write to, got FILE itself - at {out}")
         if not overwrite:
             raise StorageError(f"expected a new file, got one that is there - at {out}. --overwrite replaces it")
+    folder = os.path.dirname(out) or "."
+    if not os.path.isdir(folder):
+        raise NotFoundError(
+            f"expected a folder to write {os.path.basename(out)} to, got none at {folder}. Make it first"
+        )
     with Bar([file]) as bar:
         for path in bar:
             report = _copied(path, out, compression, bar)

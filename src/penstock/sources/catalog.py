@@ -273,6 +273,8 @@ def _keys(key: Keys, images: Mapping[str, str]) -> tuple[str, ...]:
 
 # JSON
 
+_JSON_PARTS = {"value": "a value", "property name enclosed in double quotes": "a name in double quotes"}
+
 
 def read_objects(path: str) -> tuple[list[str] | None, list[dict[str, Any]]]:
     """The objects of a JSON file, with their names if it is an object of objects."""
@@ -292,11 +294,22 @@ def parse_json(text: str, path: str, line: int | None = None) -> Any:
     try:
         return json_format.loads(text, object_pairs_hook=_once)
     except json_format.JSONDecodeError as error:
-        problem, line = f"{error.msg} in column {error.colno}", line or error.lineno
+        problem, line = _broken_json(text, error), line or error.lineno
     except (ValueError, RecursionError) as error:
         deep = isinstance(error, RecursionError)
         problem = "lists or objects too deep within each other" if deep else str(error)
     raise CorruptionError(f"expected JSON, got {problem}", path if line is None else f"{path}:{line}")
+
+
+def _broken_json(text: str, error: json_format.JSONDecodeError) -> str:
+    """What stands where JSON goes on otherwise, and what should, as far as Python's parser says it."""
+    rest = text[error.pos :]
+    shown = rest[:20].splitlines()[0] if rest.strip() else ""
+    place = f"{repr(shown) if shown else 'the end'} in column {error.colno}"
+    wanted = error.msg.removeprefix("Expecting ").removesuffix(" delimiter")
+    if wanted == error.msg:
+        return f"{place}: {error.msg[:1].lower()}{error.msg[1:].removesuffix(' at')}"
+    return f"{place}, where {_JSON_PARTS.get(wanted, wanted)} should stand"
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
