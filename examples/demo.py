@@ -78,22 +78,26 @@ def read_batches(codec: ps.Codec) -> int:
 
 def ragged(sentences: list[dict[str, Any]]) -> tuple[ps.Ragged, Any]:
     schema = ps.Schema.infer(sentences)  # tokens: int64[?], language: str
-    codec = ps.Codec(schema)
-    with ps.TFRecordWriter(FOLDER / "tokens.tfrecord", ps.TFRecord(compression="gzip")) as writer:
+    codec, gzip = ps.Codec(schema), ps.TFRecord(compression="gzip")
+    with ps.TFRecordWriter(FOLDER / "tokens.tfrecord", gzip) as writer:
         writer.write_examples(codec, sentences)
-    batch = ps.TFRecordReader(FOLDER / "tokens.tfrecord").examples(codec, [0, 1, 2])
-    return batch["tokens"], batch["tokens"].to_padded(value=-1)
+    reader = ps.TFRecordReader(FOLDER / "tokens.tfrecord")
+    tokens = reader.examples(codec, [0, 1, 2])["tokens"]
+    return tokens, tokens.to_padded(value=-1)
 
 
 def pictures(examples: list[dict[str, Any]]) -> dict[str, Any]:
-    codec = ps.Codec(ps.Schema.infer(examples, schema={"shape": ps.Field(dtype="int64", classes=SHAPES)}))
+    shape = ps.Field(dtype="int64", classes=SHAPES)
+    codec = ps.Codec(ps.Schema.infer(examples, schema={"shape": shape}))
     with ps.TFRecordWriter(FOLDER / "pictures.tfrecord") as writer:
         writer.write_examples(codec, examples)
-    return ps.TFRecordReader(FOLDER / "pictures.tfrecord").examples(codec, [0, 1, 2, 3, 4])
+    reader = ps.TFRecordReader(FOLDER / "pictures.tfrecord")
+    return reader.examples(codec, [0, 1, 2, 3, 4])
 
 
 def load_pictures() -> tuple[ps.Dataset, ps.Loader]:
-    data = ps.load(FOLDER / "dataset", decode={"image": ps.Image(size=(16, 16), channels=1)})
+    image = ps.Image(size=(16, 16), channels=1)
+    data = ps.load(FOLDER / "dataset", decode={"image": image})
     loader = data["train"].shuffle(seed=7).batch(32)
     return data, loader
 
@@ -104,7 +108,8 @@ def train(loader: ps.Loader) -> Model:
         for batch in loader:
             images = batch["image"].reshape(-1, 256) / 255
             scores = np.exp(images @ weights)
-            wrong = scores / scores.sum(1, keepdims=True) - np.eye(len(SHAPES))[batch["label"]]
+            chances = scores / scores.sum(1, keepdims=True)
+            wrong = chances - np.eye(len(SHAPES))[batch["label"]]
             weights -= 0.1 * images.T @ wrong / len(images)
     return weights
 
@@ -137,9 +142,16 @@ def train_keras(loader: ps.Loader) -> Model:
     import keras
 
     data = loader.to_tf().map(lambda batch: (batch["image"], batch["label"]))
-    layers = [keras.layers.Input((16, 16, 1)), keras.layers.Rescaling(1 / 255), keras.layers.Flatten()]
-    model = keras.Sequential([*layers, keras.layers.Dense(len(SHAPES))])
-    model.compile(keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model = keras.Sequential(
+        [
+            keras.layers.Input((16, 16, 1)),
+            keras.layers.Rescaling(1 / 255),
+            keras.layers.Flatten(),
+            keras.layers.Dense(len(SHAPES)),
+        ]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.1), loss)
     model.fit(data, epochs=5, verbose=0, shuffle=False)
     return model.layers[-1].kernel.numpy()
 
@@ -147,13 +159,15 @@ def train_keras(loader: ps.Loader) -> Model:
 def open_in_tfds() -> list[str]:
     import tensorflow_datasets as tfds
 
-    builder = tfds.builder_from_directory(FOLDER / "dataset")  # none of our code from here on
+    # none of our code from here on
+    builder = tfds.builder_from_directory(FOLDER / "dataset")
     names = builder.info.features["label"].names
     return [names[example["label"]] for example in builder.as_dataset("eval[:3]")]
 
 
 def mistake(schema: ps.Schema) -> None:
-    schema.check({"dense": np.zeros(13), "category": np.zeros(26, int), "label": "stays"}, where="row 812")
+    row = {"dense": np.zeros(13), "category": [0] * 26, "label": "stays"}
+    schema.check(row, where="row 812")
 
 
 # How it is shown
@@ -315,10 +329,11 @@ def lists_and_pictures() -> None:
     title("6  Pictures", f"{PICTURES} PNG files and their labels. Bytes that begin as an image are one.")
     code(pictures)
     batch = pictures(make_pictures())
-    names = [SHAPES[label] for label in batch["shape"]]
-    if screen.color_system in ("256", "truecolor") and screen.width >= 5 * (SIDE // 2 + 2) + 2:
-        screen.print(draw([pixels_of(file) for file in batch["image"]]), end="")
-    screen.print("  " + "".join(f"{name:{SIDE // 2 + 2}}" for name in names))
+    wide = SIDE // 2 + 2
+    shown = max(1, (screen.width - 2) // wide)  # as many as there is room for
+    if screen.color_system in ("256", "truecolor"):
+        screen.print(draw([pixels_of(file) for file in batch["image"]][:shown]), end="")
+    screen.print("  " + "".join(f"{SHAPES[label]:{wide}}" for label in batch["shape"][:shown]).rstrip())
 
 
 def whole_dataset() -> None:
@@ -416,7 +431,7 @@ def outlook(seconds: float) -> None:
     title("What to try next")
     tools = Path(os.path.relpath(sys.prefix)) / "bin"
     suggestions = Table(box=None, show_header=False, padding=(0, 3, 0, 2))
-    suggestions.add_column(style="bold")
+    suggestions.add_column(style="bold", no_wrap=True)
     suggestions.add_row(f"{tools}/penstock head YOUR.tfrecord", "your own files: nothing has to be declared")
     suggestions.add_row(f"{tools}/penstock build PHOTOS/ DATASET/", "a folder of images, a CSV file, JSON lines ...")
     suggestions.add_row(f"{tools}/python", "then: import penstock as ps")

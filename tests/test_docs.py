@@ -174,6 +174,14 @@ def test_completion_works(shell: str, current: str, said: str) -> None:
     assert "_PENSTOCK_COMPLETE" in script.stdout, script.stderr
 
 
+def test_the_demo_fits_a_terminal_of_80_columns() -> None:
+    text = (ROOT / "examples" / "demo.py").read_text(encoding="utf-8")
+    shown = text.partition("# The steps of the tour")[2].partition("# How it is shown")[0].splitlines()[1:]
+    assert shown
+    shown = [line.replace("    return ", "    ", 1) for line in shown]  # and the indent makes room for the margins
+    assert [line for line in shown if len(line) > 80] == []
+
+
 def test_the_demo_runs(tmp_path: Path) -> None:
     folder = tmp_path / "examples"
     folder.mkdir()
