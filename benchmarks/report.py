@@ -117,7 +117,7 @@ def _target(row: RowResult, comparison: Comparison, key: str) -> str:
     value = comparison["must"] if key == "must" else comparison["aim"]
     if value is None:
         return ""
-    return f"{value:g}x" if comparison["peer"] else f"< {value:g} {row['unit']}"
+    return f"{round(value, 2):g}x" if comparison["peer"] else f"< {value:g} {row['unit']}"
 
 
 def _median(row: RowResult, name: str) -> str:

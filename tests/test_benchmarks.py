@@ -214,6 +214,8 @@ def test_a_missed_must_fails_the_run_and_says_by_how_much() -> None:
     fast = runner.result(row(), {OURS: [45.0, 45, 45], "peer": [10.0, 10, 10]}, {})
     assert report.failures(made(fast)) == []
     assert report.failures(made(fast, slow)) == ["name: must 2x, got 1.50x of peer (spread 0%)"]
+    slow["comparisons"][0]["must"] = 2 / 1.3
+    assert report.failures(made(slow)) == ["name: must 1.54x, got 1.50x of peer (spread 0%)"]
     assert "MUST MISSED" in report.markdown(made(slow))
     assert report.failures(made(slow, size="quick")) == []  # too short to judge by
 
