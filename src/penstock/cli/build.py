@@ -97,8 +97,8 @@ def build(source: str, places: tuple[str, ...], **options: Any) -> int:
     What SOURCE is, is found out: a folder of images, a CSV file, TFRecord files ...
     Or it is a recipe: tornet ROOT [PATH].
 
-    The same command again goes on after whatever has cut it off, and brings a dataset up to date whose SOURCE has
-    changed.
+    The same command again goes on after whatever has cut it off, and writes the shards anew of which examples have
+    changed. With more examples, or fewer, it is another dataset, which takes --overwrite.
     """
     asked = _recipe(source, places, options) if source in RECIPES else _recognised(source, places, options)
     loud = not (options["quiet"] or options["as_json"])
