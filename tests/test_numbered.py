@@ -89,6 +89,8 @@ def test_splits_have_folders_of_their_own(tmp_path: Path) -> None:
     ]
     assert (len(built["train"]), len(built["val"])) == (70, 30)
     assert sorted(xs(load(tmp_path / "out/val/{0..}.tfrecord")["train"])) == list(range(70, 100))
+    assert main(["verify", str(pattern)]) == 0
+    assert built.manifest.name == "out"
     again = load(pattern)  # the same words open them
     assert list(again) == ["train", "val"]
     assert sorted(xs(again["val"])) == list(range(70, 100))

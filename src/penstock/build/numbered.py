@@ -172,4 +172,5 @@ def _cut(source: RecordFiles | TarSamples, step: int, format: Format, shards: in
 def open_written(path: Path, files: Mapping[str, Sequence[str]], schema: Schema) -> Opened:
     """The dataset that such files are."""
     splits = {split: ShardFiles(map(indexed, names)) for split, names in files.items()}
-    return Opened(path, dataset_name(path), schema, splits)
+    fixed = [re.sub(r"\{[^}]*\}", "", part).partition(".")[0].strip("-_") for part in path.absolute().parts]
+    return Opened(path, dataset_name(Path([part for part in fixed if part][-1])), schema, splits)

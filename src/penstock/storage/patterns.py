@@ -22,7 +22,8 @@ def expand(pattern: str | os.PathLike[str]) -> list[str]:
     """The files that a pattern names, in order.
 
     part-{000..146}.tfrecord   a range, as shells write it: each of its files has to be there
-    part-{000..}.tfrecord      those that are there from this number on, up to the first that is missing
+    part-{000..}.tfrecord      those that are there from this number on: none may be missing in between
+    {split}-{000..}.tfrecord   the same of every split
     data/**/*.tfrecord         a glob: whatever is there, but at least one file
 
     A path that exists is taken as it is, whatever characters it has. The objects of a range of URLs are not looked for:
@@ -33,6 +34,8 @@ def expand(pattern: str | os.PathLike[str]) -> list[str]:
     if not remote and os.path.lexists(text):
         return [text]
     found: list[str] = []
+    if SPLIT in text and not remote:
+        return [path for name in split_patterns(text).values() for path in expand(name)]
     for name in _ranges(text):
         if is_numbered(name):
             found += _there(name)
