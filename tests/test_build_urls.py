@@ -332,7 +332,7 @@ def test_the_command_line_takes_urls(
 
 
 def test_one_file_in_a_store_is_refused(s3: str) -> None:
-    with pytest.raises(ps.SchemaError, match="expected a folder of a store, got one file of records"):
+    with pytest.raises(ps.SchemaError, match="expected a folder of a store, got files of records"):
         ps.build(examples(), f"{s3}/train.record")
 
 

@@ -29,8 +29,10 @@ from penstock import (
     convert,
     load,
     splits,
+    tfrecords,
 )
 from penstock.build.plan import cut_files
+from penstock.build.single import quarantine_of
 from penstock.cli import main
 from penstock.records.index import sidecar_path
 
@@ -87,6 +89,11 @@ def test_splits_have_folders_of_their_own(tmp_path: Path) -> None:
     ]
     assert (len(built["train"]), len(built["val"])) == (70, 30)
     assert sorted(xs(load(tmp_path / "out/val/{0..}.tfrecord")["train"])) == list(range(70, 100))
+    assert main(["verify", str(pattern)]) == 0
+    assert built.manifest.name == "out"
+    again = load(pattern)  # the same words open them
+    assert list(again) == ["train", "val"]
+    assert sorted(xs(again["val"])) == list(range(70, 100))
     assert sorted(os.listdir(tmp_path / "out")) == ["train", "val"]  # the folder in which it was built is gone
     with pytest.raises(SchemaError, match=r"expected one split, got train, val.*out-\{split\}-\{00000..\}.tfrecord"):
         build(source, tmp_path / "{0..}.tfrecord")
@@ -142,7 +149,7 @@ def test_files_get_their_names_when_all_are_written(tmp_path: Path, monkeypatch:
     build(ROWS[:20], tmp_path / "{0..}.tfrecord", shards=4)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     (tmp_path / ".7.tfrecord.new").write_bytes(b"of a run that was killed")
-    (tmp_path / ".4.tfrecord.new").write_bytes(b"another of its files")
+    (tmp_path / "..8.tfrecord.new.17457-58.partial").write_bytes(b"another of its files")
     written = TFRecordWriter.close
 
     def fail_late(self: TFRecordWriter) -> None:
@@ -159,7 +166,113 @@ def test_files_get_their_names_when_all_are_written(tmp_path: Path, monkeypatch:
     assert {name: data for name, data in left.items() if not name.startswith(".")} == before
     convert(tmp_path / "data", tmp_path / "{0..}.tfrecord", shards=4, overwrite=True)
     assert len(load(tmp_path / "{0..}.tfrecord")["train"]) == 100
-    assert not (tmp_path / ".4.tfrecord.new").exists()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_any_file_that_a_pattern_would_take_in_is_an_error(tmp_path: Path) -> None:
+    """Whatever its number: it would be read as one of them, or taken away."""
+    for number in (3, 5):
+        build(ROWS[:5], tmp_path / f"{number}.tfrecord")
+    build(ROWS, tmp_path / "data")
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.tfrecord")}
+    for call in (lambda: build(ROWS, tmp_path / "{0..}.tfrecord", shards=3),
+                 lambda: convert(tmp_path / "data", tmp_path / "{0..}.tfrecord", shards=3)):  # fmt: skip
+        with pytest.raises(StorageError, match=r"expected a new file, got one that is there - at .*/3.tfrecord"):
+            call()
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.tfrecord")} == before
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_file_that_is_missing_is_not_the_end(tmp_path: Path) -> None:
+    build(ROWS, tmp_path / "{0..}.tfrecord", shards=4)
+    (tmp_path / "1.tfrecord").unlink()
+    with pytest.raises(StorageError, match=r"got no .*/1.tfrecord, but .*/2.tfrecord - at"):
+        load(tmp_path / "{0..}.tfrecord")
+
+
+def test_a_build_does_not_write_over_its_source(tmp_path: Path) -> None:
+    build(ROWS, tmp_path / "{2..}.tfrecord", shards=2)
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.tfrecord")}
+    for source in (tfrecords(f"{tmp_path}/*.tfrecord"), load(tmp_path / "{2..}.tfrecord")["train"]):
+        with pytest.raises(SchemaError, match="expected other files to convert into, got those of the source"):
+            build(source, tmp_path / "{0..}.tfrecord", overwrite=True)
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.tfrecord")} == before
+    assert len(build(load(tmp_path / "{2..}.tfrecord")["train"], tmp_path / "data")["train"]) == 100  # without keys
+
+
+class Odd:
+    """One example in ten is bad."""
+
+    def __len__(self) -> int:
+        return 30
+
+    def __getitem__(self, index: int) -> dict[str, int]:
+        if index % 10 == 7:
+            raise ValueError(f"no example {index}")
+        return {"x": index}
+
+
+def test_what_a_build_tells_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    built = build(Odd(), tmp_path / "{0..}.tfrecord", on_error="quarantine", shards=2, order="source")
+    assert (built.written, built.kept, built.bad) == (2, 0, 3)
+    assert repr(built).endswith("train 27 in 2, 3 bad)")
+    (kept,) = tmp_path.glob("*.jsonl")
+    assert kept == quarantine_of(tmp_path / "{0..}.tfrecord")
+    assert [json.loads(line)["key"] for line in kept.read_text().splitlines()] == ["7", "17", "27"]
+    build(ROWS, tmp_path / "{0..}.tfrecord", overwrite=True)
+    assert not kept.exists()
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    command = ["build", f"{tmp_path}/rows.jsonl", f"{tmp_path}/part-{{0..}}.array_record", "--shard-examples", "60"]
+    assert main([*command, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["written"], told["splits"]["train"]["shards"]) == (2, 2)
+
+
+def test_two_builds_at_once(tmp_path: Path) -> None:
+    code = """if True:
+        import sys, penstock as ps
+        try:
+            ps.build([{"x": n} for n in range(20000)], sys.argv[1], overwrite=True)
+        except ps.BuildError as error:
+            assert "expected to build here alone" in str(error), error
+    """
+    run = [sys.executable, "-c", code, f"{tmp_path}/{{0..}}.tfrecord"]
+    both = [subprocess.Popen(run) for _ in range(2)]
+    assert [process.wait() for process in both] == [0, 0]
+    assert len(load(tmp_path / "{0..}.tfrecord")["train"]) == 20000
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("{spilt}-{0..}.tfrecord", r"expected \{split\} and a number such as \{000..\} in braces, once each"),
+        ("{00..}-{0..}.tfrecord", "once each"),
+        ("{00..03}.tfrecord", "once each"),
+        ("{0..}.bin", r"expected names of files that end in .record, .*, got others"),
+        ("{0..}.tfrecord.gz", "compression= says how"),
+        ("{split}", "expected names of files"),
+        ("{0..}/x.tfrecord", "expected numbers in the names of files, got them in a folder's"),
+    ],
+)
+def test_names_that_nobody_meant(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises((SchemaError, StorageError), match=message):
+        build(ROWS, tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_size_is_that_of_a_file(tmp_path: Path) -> None:
+    build(ROWS, tmp_path / "{0..}.TFRecord", format=TFRecord(shard_bytes=500))
+    files = list(tmp_path.glob("*.TFRecord"))
+    assert max(file.stat().st_size for file in files) <= 500
+    assert sum(file.stat().st_size for file in files) > 400 * len(files)
+    with pytest.raises(
+        SchemaError, match=r"expected one file, got a size of files.*Number them: train-\{000..\}.tfrecord"
+    ):
+        build(ROWS, tmp_path / "one.tfrecord", format=TFRecord(shard_examples=10))
+    (tmp_path / "0.tfrec").mkdir()
+    with pytest.raises(StorageError, match=r"expected a file, or nothing, got a folder - at .*/0.tfrec. Take it away"):
+        build(ROWS, tmp_path / "{0..}.tfrec", overwrite=True)
 
 
 KILLED = """

@@ -168,9 +168,10 @@ def options_of(source: Any) -> dict[str, Any]:
 def key_of(source: Any, index: int) -> str:
     """The key that the source gives; that of the example, in a list; or its number."""
     if callable(getattr(source, "key", None)):
-        return str(source.key(index))
-    key = own_key(source[index]) if isinstance(source, (list, tuple)) else None
-    return str(index) if key is None else key
+        key = source.key(index)
+    else:
+        key = own_key(source[index]) if isinstance(source, (list, tuple)) else None
+    return str(index) if key is None else str(key)
 
 
 def own_key(example: Any) -> str | None:
@@ -182,7 +183,7 @@ def own_key(example: Any) -> str | None:
 def keys_of(source: Any) -> Iterable[str]:
     """The keys of all examples, in order."""
     if callable(getattr(source, "key", None)):
-        return map(str, map(source.key, range(len(source))))
+        return (key_of(source, index) for index in range(len(source)))
     if isinstance(source, (list, tuple)):
         return (str(index) if key is None else key for index, key in enumerate(map(own_key, source)))
     return map(str, range(len(source)))

@@ -34,7 +34,7 @@ from .local import Local
 from .numbered import at_once, check_apart, open_written, steps, write_files
 from .report import Built, Meter
 from .run import build
-from .single import file_format, names_file
+from .single import alone, file_format, names_file
 from .tars import names_tars, write_tars
 from .workers import Progress
 
@@ -79,7 +79,8 @@ def convert(
     sources = {split: _records(files, opened) for split, files in opened.splits.items()}
     if names_file(path) and isinstance(here, Local):
         check_apart(str(path), (file.path for files in opened.splits.values() for file in files))
-        return _convert_to_files(sources, Path(path), format, shards, overwrite, here)
+        with alone(Path(path)):
+            return _convert_to_files(sources, Path(path), format, shards, overwrite, here)
     built = build(
         Splits(sources),
         path,

@@ -38,7 +38,7 @@ class Journal:
         self._folder = folder
         self._synced = 0.0
         self._new = [each for each in (folder, folder.parent) if not each.exists()]
-        self._lock = _lock(folder / LOCK)
+        self._lock = hold(folder / LOCK)
         try:
             self._read(folder / JOURNAL)
             self._file = open(folder / JOURNAL, "ab")  # noqa: SIM115  # held until close
@@ -117,7 +117,7 @@ class Journal:
         self.close()
 
 
-def _lock(path: Path) -> int:
+def hold(path: Path) -> int:
     """Hold a file; the system lets go of it however the process ends."""
     deadline = time.monotonic() + PATIENCE
     while True:

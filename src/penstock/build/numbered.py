@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -19,12 +20,12 @@ from ..records.index import sidecar_path
 from ..schema import Schema
 from ..sources.record_files import RecordFiles
 from ..sources.tar import TarSamples
-from ..storage import is_numbered, named_by, numbered
+from ..storage import SPLIT, is_numbered, named_by, numbered, numbered_files
 from .commit import STEP
 from .plan import cut_files, cut_shards
 from .workers import Progress, silent
 
-SPLIT = "{split}"
+NEW = ".new"
 FIRST = 8  # records that show how large they are
 CHUNK = 1 << 22  # bytes of records that are taken at a time, about
 
@@ -34,15 +35,22 @@ class NumberedFiles:
 
     def __init__(self, pattern: str, split: str, overwrite: bool) -> None:
         self.files: list[str] = []
+        self.pattern = pattern.replace(SPLIT, split)
         self._overwrite = overwrite
-        self._names = numbered(pattern.replace(SPLIT, split))
+        self._names = numbered(self.pattern)
+
+    def check(self) -> None:
+        """That none of the names is taken, or may be: whatever number a file has, it would count as one of these."""
+        for path in numbered_files(self.pattern).values():
+            if not os.path.isfile(path):
+                raise StorageError(f"expected a file, or nothing, got a folder - at {path}. Take it away")
+            if not self._overwrite:
+                hint = "Say overwrite=True (--overwrite) to replace it"
+                raise StorageError(f"expected a new file, got one that is there - at {path}. {hint}")
 
     def next(self) -> str:
-        """A name that is free, or may be taken; its folder is there."""
+        """The next name; its folder is there."""
         path = next(self._names)
-        if not self._overwrite and os.path.lexists(path):
-            hint = "Take it away, or say that it is overwritten"
-            raise StorageError(f"expected a new file, got one that is there - at {path}. {hint}")
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         self.files.append(path)
         return path
@@ -50,15 +58,21 @@ class NumberedFiles:
     def take_away_rest(self) -> None:
         """What an earlier run has left under the numbers that follow, the last one first: a rerun finds the others."""
         if self._overwrite:
-            there = itertools.takewhile(lambda path: any(map(os.path.lexists, (path, staged(path)))), self._names)
-            for path in reversed(list(there)):
-                remove(staged(path))
+            for path in reversed(list(itertools.takewhile(os.path.lexists, self._names))):
                 remove(path)
+
+    def sweep(self) -> None:
+        """Take away what a run that was killed has left before its files had their names."""
+        folder, name = os.path.split(self.pattern)
+        names = re.compile(rf"\.{{1,2}}{named_by(name).pattern}{re.escape(NEW)}(\..*)?")
+        for entry in os.listdir(folder or ".") if os.path.isdir(folder or ".") else ():
+            if names.fullmatch(entry):
+                os.unlink(os.path.join(folder, entry))
 
 
 def staged(path: str) -> str:
     """What a file is called until all of them are written."""
-    return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.new")
+    return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}{NEW}")
 
 
 def remove(path: str) -> None:
@@ -86,7 +100,11 @@ def steps(first: int, last: int, step: int) -> Iterator[range]:
 
 
 def check_pattern(pattern: str, splits: Sequence[str]) -> None:
-    """That several splits get names of their own."""
+    """That it has nothing in braces but a split and one number, and that several splits get names of their own."""
+    rest = next(numbered(pattern.replace(SPLIT, "")))
+    if "{" in rest or "}" in rest or SPLIT in os.path.splitext(pattern)[1]:
+        expected = f"expected {SPLIT} and a number such as {{000..}} in braces, once each"
+        raise SchemaError(f"{expected}, got something else", pattern, "Correct the name")
     if len(splits) > 1 and SPLIT not in pattern:
         hint = f"Put it into the name: out-{SPLIT}-{{00000..}}{os.path.splitext(pattern)[1]}"
         raise SchemaError(f"expected one split, got {', '.join(splits)}", pattern, hint)
@@ -94,7 +112,7 @@ def check_pattern(pattern: str, splits: Sequence[str]) -> None:
 
 def check_apart(pattern: str, sources: Iterable[str]) -> None:
     """That no file is written over one that it is made from."""
-    names = named_by(os.path.realpath(pattern.replace(SPLIT, "{0..}")))
+    names = re.compile("[^/]+".join(named_by(part).pattern for part in os.path.realpath(pattern).split(SPLIT)))
     for path in sources:
         if names.fullmatch(os.path.realpath(path)):
             raise SchemaError("expected other files to convert into, got those of the source", path, "Name them anew")
@@ -117,6 +135,9 @@ def write_files(
     text = os.fspath(pattern)
     check_pattern(text, list(sources))
     named = {split: NumberedFiles(text, split, overwrite) for split in sources}
+    for names in named.values():
+        names.check()
+        names.sweep()
     try:
         for split, source in sources.items():
             some = source.records(range(min(len(source), FIRST)))
@@ -144,10 +165,12 @@ def _cut(source: RecordFiles | TarSamples, step: int, format: Format, shards: in
         return itertools.pairwise(cut_shards(len(source), max(1, min(shards, len(source)))).tolist())
     parts = [source.records(rows).lengths for rows in steps(0, len(source), step)]
     lengths = np.concatenate([np.empty(0, np.int64), *parts])
+    lengths += format.frame
     return itertools.pairwise(cut_files(lengths, format.shard_bytes, format.shard_examples or len(lengths) or 1))
 
 
 def open_written(path: Path, files: Mapping[str, Sequence[str]], schema: Schema) -> Opened:
     """The dataset that such files are."""
     splits = {split: ShardFiles(map(indexed, names)) for split, names in files.items()}
-    return Opened(path, dataset_name(path), schema, splits)
+    fixed = [re.sub(r"\{[^}]*\}", "", part).partition(".")[0].strip("-_") for part in path.absolute().parts]
+    return Opened(path, dataset_name(Path([part for part in fixed if part][-1])), schema, splits)

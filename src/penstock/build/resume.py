@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 ANEW = "Build into another directory, or pass overwrite=True (--overwrite) to build this one anew"
 
+DIGESTS = ("keys", "code")  # which tell people nothing
+
 AT_ONCE = 16  # finished files that a worker elsewhere looks at for one task
 
 
@@ -98,6 +100,8 @@ def describe_change(before: Mapping[str, Any], now: Mapping[str, Any], where: st
         a, b = before.get(name), now.get(name)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             changes += describe_change(a, b, f"{where}{name} ")
+        elif a and b and a != b and name in DIGESTS:
+            changes.append(f"{where}{name} are others")
         elif a != b:
             changes.append(f"{where}{name} was {_shown(a)}, is {_shown(b)}")
     return changes

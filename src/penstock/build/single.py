@@ -4,30 +4,40 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import SchemaError, StorageError
+from ..errors import SchemaError
 from ..load.dataset import Dataset
+from ..load.opening import Opened
+from ..manifest import Manifest, ShardEntry
 from ..records.formats import FORMATS, Format
 from ..records.shard import open_shard
 from ..records.tfrecord import TFRecord
 from ..sources.record_files import RecordFiles
 from ..splitting import Splits
-from ..storage import is_numbered, is_url, numbered
+from ..storage import SPLIT, is_numbered, is_url
+from .commit import QUARANTINE
+from .journal import hold
 from .local import Local
-from .numbered import SPLIT, check_pattern, move, open_written, write_files
+from .numbered import NumberedFiles, check_apart, check_pattern, move, open_written, write_files
 from .report import Built, Meter
 
 SUFFIXES = dict.fromkeys((".record", ".tfr", ".tfrec", ".tfrecord", ".tfrecords"), "tfrecord")
 SUFFIXES[".array_record"] = "array_record"
+HIDDEN, DATA = ".build", "data"
 PARTS = 64  # that are built at first: what a build that was cut off does not do again
 
 
 def names_file(path: str | Path) -> bool:
     """Whether a path stands for files of records, one or many with numbers."""
-    if os.path.splitext(path)[1] not in SUFFIXES:
+    if os.path.splitext(path)[1].lower() not in SUFFIXES:
+        if is_numbered(path) or SPLIT in str(path):
+            expected = f"expected names of files that end in {', '.join(SUFFIXES)}"
+            raise SchemaError(f"{expected}, got others", str(path), "compression= says how they are compressed")
         return False
     if is_url(path):
         hint = "Build a dataset there, or the file here, and copy it"
@@ -35,47 +45,81 @@ def names_file(path: str | Path) -> bool:
     return not os.path.isdir(path)
 
 
+def quarantine_of(path: str | Path) -> Path:
+    """Where the bad examples of a build are kept: in its directory, or beside its files."""
+    if not names_file(path):
+        return Path(path) / QUARANTINE
+    folder = _hidden(str(path))
+    return folder.with_name(f"{folder.name[1 : -len(HIDDEN)]}.{QUARANTINE}")
+
+
 def build_file(build: Callable[..., Built], source: Any, path: Path, options: dict[str, Any]) -> Built:
-    """Build a source into files, each with its index beside it. What a build keeps beside shards is not kept.
+    """Build a source into files, each with its index beside it. Of what a build keeps besides, bad examples are kept.
 
     It is built in a hidden folder first, where the same build again goes on after it was cut off.
     """
     where = str(path)
     splits = list(source) if isinstance(source, Splits) else ["train"]
     check_pattern(where, splits)
-    format, shards = file_format(options["format"], path), options["shards"]
-    if shards not in (None, 1) and not is_numbered(path):
-        raise SchemaError(
-            f"expected one shard for one file, got {shards}", where, "Number them: train-{000..}.tfrecord"
-        )
-    folder = _hidden(where)
-    taken = [name for split in splits if os.path.lexists(name := next(numbered(where.replace(SPLIT, split))))]
-    if taken and not options["overwrite"] and not folder.exists():
-        raise StorageError(
-            f"expected a new file, got one that is there - at {taken[0]}. Say overwrite=True to replace it"
-        )
-    if is_numbered(path):
-        built = build(source, folder, **{**options, "shards": PARTS, "format": TFRecord()})
-        written = _cut_into_files(built, folder, path, format, options)
-    else:
-        built = build(source, folder, **{**options, "shards": 1, "format": format})
-        written = {split: [where.replace(SPLIT, split)] for split in built.manifest.splits}
-        for split, (shard,) in built.manifest.splits.items():
-            os.makedirs(os.path.dirname(written[split][0]) or ".", exist_ok=True)
-            move(str(folder / shard.file), written[split][0])
-    shutil.rmtree(folder)
-    Dataset.__init__(built, open_written(path, written, built.schema))
+    check_apart(where, _files_read(source))
+    format = file_format(options["format"], path)
+    with alone(path) as folder:
+        overwrite = options["overwrite"] or folder.exists()  # which is the same build, until told otherwise
+        for split in splits:
+            NumberedFiles(where, split, overwrite).check()
+        shards: dict[str, Any] = {"shards": 1, "format": format}
+        if is_numbered(path):
+            shards = {"shards": PARTS, "format": TFRecord()}
+        built = build(source, folder, **{**options, **shards})
+        written = _put_into_place(built, folder, path, format, options)
+        if (folder / QUARANTINE).exists():
+            os.replace(folder / QUARANTINE, quarantine_of(path))
+        else:
+            quarantine_of(path).unlink(missing_ok=True)
+        shutil.rmtree(folder)
+    opened = open_written(path, written, built.schema)
+    Dataset.__init__(built, opened)
+    built.manifest = _described(built.manifest, opened, format)
+    built.written, built.kept = sum(map(len, written.values())), 0
     return built
 
 
-def _cut_into_files(
+@contextmanager
+def alone(path: Path) -> Iterator[Path]:
+    """A folder to build some files in, while no other process does; it stays for the next time unless it is removed."""
+    hidden = _hidden(str(path))
+    handle = hold(hidden / "alone" / "lock")
+    try:
+        yield hidden / DATA
+    finally:
+        if not (hidden / DATA).exists():
+            shutil.rmtree(hidden)
+        os.close(handle)
+
+
+def _files_read(source: Any) -> list[str]:
+    """The record files that a source reads."""
+    found: list[str] = []
+    for each in source.values() if isinstance(source, Splits) else (source,):
+        while hasattr(each, "source"):
+            each = each.source
+        files = getattr(getattr(each, "_recipe", each), "files", ())
+        found += [str(getattr(file, "path", file)) for file in files]
+    return found
+
+
+def _put_into_place(
     built: Built, folder: Path, path: Path, format: Format, options: dict[str, Any]
 ) -> dict[str, list[str]]:
-    """Deal the records of a dataset out into files."""
-    records = {
-        split: RecordFiles(files := [str(folder / shard.file) for shard in parts], built.schema, files, open_shard)
-        for split, parts in built.manifest.splits.items()
-    }
+    """One shard becomes the one file; the records of many are dealt out into files."""
+    shards = {split: [str(folder / shard.file) for shard in parts] for split, parts in built.manifest.splits.items()}
+    if not is_numbered(path):
+        written = {split: [str(path).replace(SPLIT, split)] for split in shards}
+        for split, (shard,) in shards.items():
+            os.makedirs(os.path.dirname(written[split][0]) or ".", exist_ok=True)
+            move(shard, written[split][0])
+        return written
+    records = {split: RecordFiles(files, built.schema, files, open_shard) for split, files in shards.items()}
     engine = options["engine"] or Local()
     meter = Meter(engine.progress)
     meter.begin("writing files", sum(map(len, records.values())))
@@ -83,22 +127,39 @@ def _cut_into_files(
     return write_files(records, path, format, **said, overwrite=True, progress=meter)
 
 
+def _described(manifest: Manifest, opened: Opened, format: Format) -> Manifest:
+    """The manifest that a dataset of these files would have."""
+    splits = {
+        split: [ShardEntry(file.path, file.records, file.bytes, 0) for file in files]
+        for split, files in opened.splits.items()
+    }
+    info = replace(manifest.info, name=opened.name)
+    return replace(manifest, name=opened.name, splits=splits, format=format.name, alternatives={}, info=info)
+
+
 def _hidden(pattern: str) -> Path:
     """The folder beside the files in which they are built, before the first name that is not fixed."""
     fixed = Path(pattern.partition("{")[0] + "x").parent
-    rest = os.path.relpath(pattern, fixed).replace(os.sep, "-")
-    return fixed / f".{rest}.build"
+    rest = os.path.relpath(pattern, fixed).translate({ord("{"): "", ord("}"): "", ord(os.sep): "-"})
+    return fixed / f".{rest}{HIDDEN}"
 
 
 def file_format(format: Any, path: Path) -> Format:
     """The one that the files are named after, with the options that were given."""
-    name = SUFFIXES[path.suffix]
+    name = SUFFIXES[path.suffix.lower()]
     if isinstance(format, Sequence) and not isinstance(format, str):
         if len(format) != 1:
             raise SchemaError("expected one format for files, got several", str(path))
         format = format[0]
     if isinstance(format, str) and format in ("tfrecord", name):  # the first of them: that is what nobody has said
-        return FORMATS[name]()
+        format = FORMATS[name]()
+    if isinstance(format, TFRecord) and name != "tfrecord":  # sizes are of any format
+        sizes = {"shard_bytes": format.shard_bytes, "shard_examples": format.shard_examples}
+        format = FORMATS[name](**sizes) if format == TFRecord(**sizes) else format  # type: ignore[arg-type]
     if not isinstance(format, FORMATS[name]):
         raise SchemaError(f"expected {FORMATS[name].__name__}(...) for such files, got {format!r}", str(path))
+    plain = FORMATS[name]()
+    if not is_numbered(path) and (format.shard_bytes, format.shard_examples) != (plain.shard_bytes, None):
+        hint = f"Number them: train-{{000..}}{path.suffix}"
+        raise SchemaError("expected one file, got a size of files", str(path), hint)
     return format

@@ -74,7 +74,9 @@ def write_tars(
         limit = None if shards else size.shard_bytes
         if not is_numbered(text):
             most = limit = None  # one file for all
-        with _Tars(NumberedFiles(text, split, overwrite), mode, most, limit) as out:
+        tars = NumberedFiles(text, split, overwrite)
+        tars.check()
+        with _Tars(tars, mode, most, limit) as out:
             for number, example in enumerate(examples):
                 meter(1, out.add(_files(example, number, names, dataset.schema)))
         files += out.names.files

@@ -100,8 +100,8 @@ def build(source: str, places: tuple[str, ...], **options: Any) -> int:
 
     A PATH such as train.tfrecord, or "{split}/{000..}.tfrecord", is for plain files of records.
 
-    The same command again goes on after whatever has cut it off, and brings a dataset up to date whose SOURCE has
-    changed.
+    The same command again goes on after whatever has cut it off, and writes the shards anew of which examples have
+    changed. With more examples, or fewer, it is another dataset, which takes --overwrite.
     """
     asked = _recipe(source, places, options) if source in RECIPES else _recognised(source, places, options)
     loud = not (options["quiet"] or options["as_json"])

@@ -12,13 +12,12 @@ import click
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..build.commit import QUARANTINE
 from ..build.engine import Engine
 from ..build.local import Local
-from ..build.numbered import SPLIT
 from ..build.ray import Ray
 from ..build.report import Built
 from ..build.report import Progress as State
+from ..build.single import quarantine_of
 from ..load.dataset import Dataset
 from .dataset import dataset_json, print_dataset, print_opened
 from .outcome import complain
@@ -60,7 +59,7 @@ def show_built(path: str, built: Built) -> None:
     speed = f", {size_text(size / built.seconds)}/s" if built.written else ""
     screen.print(f"\n{_counted(built.written, 'shard')} written, {built.kept} kept, in {built.seconds:.1f} s{speed}")
     if built.bad:
-        kept = os.path.join(path, QUARANTINE)
+        kept = str(quarantine_of(path))
         told = f": {escape(kept)} says which, and why" if os.path.exists(kept) else ""
         were = "was" if built.bad == 1 else "were"
         left_out = f"[bold red]{_counted(built.bad, 'bad example')}[/bold red] {were} left out{told}"
@@ -86,7 +85,7 @@ def show_files(path: str, made: Dataset) -> None:
 
 
 def _print_load(path: str, split: str) -> None:
-    line = f"penstock.load({path.replace(SPLIT, split)!r})[{split!r}]"
+    line = f"penstock.load({path!r})[{split!r}]"
     console().print(f"\n[bold]{escape(line)}[/bold]", soft_wrap=True)
 
 

@@ -24,6 +24,7 @@ from ..schema import Schema
 from ..sources.listed import split_order
 from ..sources.record_files import files_of, format_named, inferred_schema, split_name
 from ..sources.tar import split_of
+from ..storage import SPLIT, split_patterns
 from ..tfds.directory import INFO
 from .opening import Opened, PathLike
 from .shard_files import ShardFile, ShardFiles
@@ -55,15 +56,11 @@ def open_files(
     raw: bool = False,
 ) -> Opened:
     """Record files as a dataset."""
-    files = [file for path in paths for file in record_files(path, format)]
-    if not files:
+    if not paths:
         raise SchemaError("expected at least one file, got an empty list", "load")
     path = Path(paths[0])
-    splits: dict[str, list[str]] = {}
-    for file in files:
-        splits.setdefault(_split_of(file), []).append(file)
-    if "" in splits:
-        splits = {"train": files}
+    splits = _files_of_splits(paths, format)
+    files = [file for some in splits.values() for file in some]
     with ThreadPoolExecutor(min(len(files), default_threads() * 4)) as pool:
         opened = dict(zip(files, pool.map(lambda file: indexed(file, cache), files), strict=True))
     tars = [file for file in files if opened[file].rules is not None]
@@ -78,6 +75,20 @@ def open_files(
         known = schema or inferred_schema(files)
     ordered = {split: ShardFiles(opened[file] for file in splits[split]) for split in sorted(splits, key=split_order)}
     return Opened(path, dataset_name(path), known, ordered)
+
+
+def _files_of_splits(paths: Sequence[PathLike], format: str | None) -> dict[str, list[str]]:
+    """The files of each split: by what stands for {split} in their names, or as the names tell by themselves."""
+    splits: dict[str, list[str]] = {}
+    if all(SPLIT in os.fspath(path) for path in paths):
+        for path in paths:
+            for split, pattern in split_patterns(os.fspath(path)).items():
+                splits.setdefault(split, []).extend(record_files(pattern, format))
+        return splits
+    files = [file for path in paths for file in record_files(path, format)]
+    for file in files:
+        splits.setdefault(_split_of(file), []).append(file)
+    return {"train": files} if "" in splits else splits
 
 
 def _datasets_below(folder: Path) -> list[Path]:

@@ -28,6 +28,7 @@ class ShardFormat:
     """What the formats of shards have in common: how large a build makes a shard, and who writes it."""
 
     name: ClassVar[str]
+    frame: ClassVar[int] = 0  # bytes that a file has besides each record, where these are known
     shard_bytes: int = 128 << 20
     shard_examples: int | None = None
 

@@ -35,6 +35,7 @@ class TFRecord(ShardFormat):
     """
 
     name: ClassVar[str] = "tfrecord"
+    frame: ClassVar[int] = 16
     compression: str | None = None
     level: int = 6
 

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from .documents import beside, read_bytes, read_json, read_json_object
 from .local import publish, sync_folder
-from .patterns import MOST_FILES, expand, is_glob, is_numbered, named_by, numbered
+from .patterns import (
+    MOST_FILES,
+    SPLIT,
+    expand,
+    is_glob,
+    is_numbered,
+    named_by,
+    numbered,
+    numbered_files,
+    split_patterns,
+)
 from .store import SCHEMES, STORE_VARIABLES, Entry, Store, is_url, join_url, open_store, split_url, url_name
 
 __all__ = [
     "MOST_FILES",
     "SCHEMES",
+    "SPLIT",
     "STORE_VARIABLES",
     "Entry",
     "Store",
@@ -21,11 +32,13 @@ __all__ = [
     "join_url",
     "named_by",
     "numbered",
+    "numbered_files",
     "open_store",
     "publish",
     "read_bytes",
     "read_json",
     "read_json_object",
+    "split_patterns",
     "split_url",
     "sync_folder",
     "url_name",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import glob
-import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from .store import is_url, open_store, split_url
 
 MOST_FILES = 1_000_000  # that one pattern may name
 
+SPLIT = "{split}"  # stands for the name of a split in those of its files
 _RANGE = re.compile(r"\{(\d{1,18})\.\.(\d{1,18})\}")
 _NUMBERED = re.compile(r"\{(\d{0,18})\.\.\}")
 
@@ -22,7 +22,8 @@ def expand(pattern: str | os.PathLike[str]) -> list[str]:
     """The files that a pattern names, in order.
 
     part-{000..146}.tfrecord   a range, as shells write it: each of its files has to be there
-    part-{000..}.tfrecord      those that are there from this number on, up to the first that is missing
+    part-{000..}.tfrecord      those that are there from this number on: none may be missing in between
+    {split}-{000..}.tfrecord   the same of every split
     data/**/*.tfrecord         a glob: whatever is there, but at least one file
 
     A path that exists is taken as it is, whatever characters it has. The objects of a range of URLs are not looked for:
@@ -33,6 +34,8 @@ def expand(pattern: str | os.PathLike[str]) -> list[str]:
     if not remote and os.path.lexists(text):
         return [text]
     found: list[str] = []
+    if SPLIT in text and not remote:
+        return [path for name in split_patterns(text).values() for path in expand(name)]
     for name in _ranges(text):
         if is_numbered(name):
             found += _there(name)
@@ -69,16 +72,53 @@ def numbered(pattern: str) -> Iterator[str]:
 
 
 def named_by(pattern: str) -> re.Pattern[str]:
-    """What any name of such a pattern matches; its numbers stand for whatever is no folder."""
-    return re.compile("[^/]*".join(map(re.escape, re.split(_NUMBERED.pattern.replace("(", "(?:"), pattern))))
+    """What the names of such a pattern match, their numbers as a group."""
+    parts = re.split(_NUMBERED.pattern.replace("(", "(?:"), pattern)
+    return re.compile(r"(\d+)".join(map(re.escape, parts)))
+
+
+def numbered_files(pattern: str) -> dict[int, str]:
+    """The files that are there under the names of a pattern, by their numbers."""
+    folder, name = os.path.split(pattern)
+    if is_numbered(folder):
+        raise StorageError(f"expected numbers in the names of files, got them in a folder's - at {pattern}")
+    names = named_by(name)
+    try:
+        matches = [(names.fullmatch(entry), entry) for entry in os.listdir(folder or ".")]
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    found = {int(match[1]) if match.groups() else 0: os.path.join(folder, entry) for match, entry in matches if match}
+    first = names.fullmatch(next(numbered(name)))
+    start = int(first[1]) if first and first.groups() else 0
+    return {number: found[number] for number in sorted(found) if number >= start}
+
+
+def split_patterns(pattern: str) -> dict[str, str]:
+    """The patterns of splits whose files are there: {split}-{000..}.tfrecord stands for train-{000..}.tfrecord ..."""
+    first, *rest = pattern.split(SPLIT)
+    parts = [named_by(part).pattern for part in (first, "".join(rest[:1]))]
+    same = "".join(f"(?P=split){named_by(part).pattern}" for part in rest[1:])
+    names = re.compile(rf"{parts[0]}(?P<split>[\w-]+){parts[1]}{same}")
+    anything = "*".join(map(glob.escape, re.split(r"\{split\}|\{\d*\.\.\}", pattern)))
+    matches = (names.fullmatch(path) for path in glob.glob(anything))
+    found = sorted({match["split"] for match in matches if match})
+    if not found:
+        raise StorageError(f"expected files of some split, got none - at {pattern}")
+    return {split: pattern.replace(SPLIT, split) for split in found}
 
 
 def _there(pattern: str) -> list[str]:
+    """The files of a pattern. One that is missing before others that are there is an error."""
     if is_url(pattern):
         raise StorageError(f"expected a range with an end, such as {{000..146}}, got one without - at {pattern}")
-    found = list(itertools.takewhile(os.path.exists, itertools.islice(numbered(pattern), MOST_FILES)))
+    found = list(numbered_files(pattern).values())
     if not found:
         raise StorageError(f"expected files, got no {next(numbered(pattern))} - at {pattern}")
+    for path, wanted in zip(found, numbered(pattern), strict=False):
+        if path != wanted:
+            raise StorageError(
+                f"expected every file of the range to be there, got no {wanted}, but {path} - at {pattern}"
+            )
     return found
 
 
