@@ -195,6 +195,8 @@ def test_names_of_files_stay_whole_on_a_narrow_screen(
     assert re.search(r"\b40\b", said)
     assert run("verify", name) == 1
     assert capsys.readouterr().out.count(name) == 2
+    assert run("head", f"{shard.parent}/{name}", "-n", 1) == 0
+    assert f"{shard.parent}/{name}, record 0" in capsys.readouterr().out
     assert run("salvage", name, "saved.tfrecord") == 1
     assert name in capsys.readouterr().out
 

@@ -145,7 +145,7 @@ def _print(example: dict[str, Any], codec: Codec | None, title: str, size: int |
             value = field_value_text(_lookup(example, leaf.name), leaf)
             table.add_row(*map(escape, (leaf.name, f"{leaf}{kind}", value)))
     screen = console()
-    screen.print(f"[dim]{escape(title)}{'' if size is None else f' ({size_text(size)})'}[/dim]")
+    screen.print(f"[dim]{escape(title)}{'' if size is None else f' ({size_text(size)})'}[/dim]", soft_wrap=True)
     screen.print(table)
     screen.print()
 
