@@ -640,7 +640,7 @@ def test_other_code_of_a_generator_is_another_source(tmp_path: Path) -> None:
 
     build(one, tmp_path / "toy")
     build(one, tmp_path / "toy")
-    with pytest.raises(BuildError, match="source train code was"):
+    with pytest.raises(BuildError, match="source train code is other code"):
         build(two, tmp_path / "toy")
 
 

@@ -260,7 +260,10 @@ def test_stats_say_where_the_time_went(shards: Shards) -> None:
     assert min(stats[stage] for stage in ("read", "check", "decode", "empty")) > 0
     assert stats["full"] > 0.02, "a thread waited for room"
     batches.close()
-    assert batches.stats() == stats
+    ended = batches.stats()
+    assert ended == pytest.approx(stats, abs=0.05)  # a thread that waited for room may note it only now
+    assert all(ended[stage] >= stats[stage] for stage in stats)
+    assert batches.stats() == ended
     assert list(batches) == []
 
 

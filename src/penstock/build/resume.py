@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ANEW = "Build into another directory, or pass overwrite=True (--overwrite) to build this one anew"
 
-DIGESTS = ("keys", "code")  # which tell people nothing
+DIGESTS = {"keys": "are others", "code": "is other code"}  # what digests tell people
 
 AT_ONCE = 16  # finished files that a worker elsewhere looks at for one task
 
@@ -101,7 +101,7 @@ def describe_change(before: Mapping[str, Any], now: Mapping[str, Any], where: st
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             changes += describe_change(a, b, f"{where}{name} ")
         elif a and b and a != b and name in DIGESTS:
-            changes.append(f"{where}{name} are others")
+            changes.append(f"{where}{name} {DIGESTS[name]}")
         elif a != b:
             changes.append(f"{where}{name} was {_shown(a)}, is {_shown(b)}")
     return changes
