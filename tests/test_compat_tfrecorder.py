@@ -337,6 +337,17 @@ def test_a_second_run_replaces_the_first(toys: Path) -> None:
     assert [(example.label, example.data) for example in examples[:2]] == [(0, None), (1, None)]  # light, as they were
 
 
+def test_a_run_that_fails_leaves_what_was_there(toys: Path) -> None:
+    examples = ToyExample.from_csv_file(toys / "examples.csv")
+    save = tf_factory.generate_and_save_tfrecords_files_for_examples
+    save(toys / "saved", examples, 100, src_data_dirpath=toys / "data")
+    before = {path.name: path.read_bytes() for path in (toys / "saved").iterdir()}
+    (toys / "data" / "n7.npy").unlink()
+    with pytest.raises(ps.ExampleError, match=r"FileNotFoundError: .*n7.npy' - in example '7'"):
+        save(toys / "saved", examples, 200, src_data_dirpath=toys / "data")
+    assert {path.name: path.read_bytes() for path in (toys / "saved").iterdir()} == before
+
+
 def test_the_shuffle_has_a_seed_and_leaves_the_list_alone(toys: Path) -> None:
     examples = ToyExample.from_csv_file(toys / "examples.csv")
     save = tf_factory.generate_and_save_train_eval_test_tfrecords_files_for_examples

@@ -70,7 +70,12 @@ def build_file(build: Callable[..., Built], source: Any, path: Path, options: di
         shards: dict[str, Any] = {"shards": 1, "format": format}
         if is_numbered(path):
             shards = {"shards": PARTS, "format": TFRecord()}
-        built = build(source, folder, **{**options, **shards})
+        try:
+            built = build(source, folder, **{**options, **shards})
+        except Exception:
+            if options["overwrite"]:
+                shutil.rmtree(folder, ignore_errors=True)  # the next one begins anew in any case
+            raise
         written = _put_into_place(built, folder, path, format, options)
         if (folder / QUARANTINE).exists():
             os.replace(folder / QUARANTINE, quarantine_of(path))

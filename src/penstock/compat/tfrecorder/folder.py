@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from configparser import ConfigParser
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...build.local import Local
@@ -63,12 +64,17 @@ class Noted(ReadyToSplit):
 
 def save(folder: Path, examples: Sequence[Example], options: Mapping[str, Any]) -> int:
     """Build the files of a folder anew, with a log of the examples that are in them; how many these are."""
+    with TemporaryDirectory() as scratch:
+        return _save(folder, examples, options, Path(scratch) / LOG)
+
+
+def _save(folder: Path, examples: Sequence[Example], options: Mapping[str, Any], notes: Path) -> int:
     size, logged = (options.get(name, usual) for name, usual in OPTIONS.items())
     if not size >= 1:
         raise SchemaError(f"expected a size of 1 or more, got {size!r}", next(iter(OPTIONS)))
     rest = {name: value for name, value in options.items() if name not in OPTIONS}
     given = {type(example): example.deal(rest) for example in examples}
-    files, format, notes = folder / "{0..}.tfr", TFRecord(shard_bytes=int(size)), folder / f".{LOG}"
+    files, format = folder / "{0..}.tfr", TFRecord(shard_bytes=int(size))
     folder.mkdir(parents=True, exist_ok=True)
     notes.write_bytes(b"")
     noted = [
@@ -90,7 +96,6 @@ def save(folder: Path, examples: Sequence[Example], options: Mapping[str, Any]) 
         publish(folder / FIELDS, json.dumps(_told(built).to_json()).encode())
     with notes.open(newline="", encoding="utf-8") as file:
         rows = {int(number): row for number, *row in csv.reader(file)}
-    notes.unlink()
     if len(rows) < len(examples):
         LOGGER.warning("%d examples asked to be left out of %s", len(examples) - len(rows), folder)
     (folder / LOG).unlink(missing_ok=True)
