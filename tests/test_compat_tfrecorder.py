@@ -343,7 +343,7 @@ def test_a_run_that_fails_leaves_what_was_there(toys: Path) -> None:
     save(toys / "saved", examples, 100, src_data_dirpath=toys / "data")
     before = {path.name: path.read_bytes() for path in (toys / "saved").iterdir()}
     (toys / "data" / "n7.npy").unlink()
-    with pytest.raises(ps.ExampleError, match=r"FileNotFoundError: .*n7.npy' - in example '7'"):
+    with pytest.raises(ps.ExampleError, match=r"FileNotFoundError: .*n7.npy' - in example '7' of saved"):
         save(toys / "saved", examples, 200, src_data_dirpath=toys / "data")
     assert {path.name: path.read_bytes() for path in (toys / "saved").iterdir()} == before
 

@@ -140,7 +140,7 @@ def test_the_source_is_never_written_over(tmp_path: Path, suffix: str) -> None:
     before = {path.name: path.read_bytes() for path in tmp_path.glob(f"*.{suffix}")}
     (tmp_path / "link").symlink_to(tmp_path)
     for pattern in (f"{{0..}}.{suffix}", f"{{split}}.{suffix}", f"link/{{5..}}.{suffix}"):
-        with pytest.raises(SchemaError, match="expected other files to convert into, got those of the source"):
+        with pytest.raises(SchemaError, match="expected other files to write, got those of the source"):
             convert(tmp_path / f"{{5..}}.{suffix}", tmp_path / pattern, overwrite=True)
     assert {path.name: path.read_bytes() for path in tmp_path.glob(f"*.{suffix}")} == before
 
@@ -194,7 +194,7 @@ def test_a_build_does_not_write_over_its_source(tmp_path: Path) -> None:
     build(ROWS, tmp_path / "{2..}.tfrecord", shards=2)
     before = {path.name: path.read_bytes() for path in tmp_path.glob("*.tfrecord")}
     for source in (tfrecords(f"{tmp_path}/*.tfrecord"), load(tmp_path / "{2..}.tfrecord")["train"]):
-        with pytest.raises(SchemaError, match="expected other files to convert into, got those of the source"):
+        with pytest.raises(SchemaError, match="expected other files to write, got those of the source"):
             build(source, tmp_path / "{0..}.tfrecord", overwrite=True)
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*.tfrecord")} == before
     assert len(build(load(tmp_path / "{2..}.tfrecord")["train"], tmp_path / "data")["train"]) == 100  # without keys

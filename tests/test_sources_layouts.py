@@ -176,6 +176,21 @@ def test_masks_that_cannot_be_unpacked() -> None:
         class_numbers(bytes(data), "mask.png")
 
 
+@pytest.mark.parametrize(("width", "height", "bits"), [(0, 0, 4), (5, 0, 1), (5, 5, 0), (5, 5, 3), (5, 5, 16)])
+def test_headers_of_masks_are_not_believed(width: int, height: int, bits: int) -> None:
+    """Nothing is inflated for an image without pixels, however much there is."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", width, height, bits, 3, 0, 0, 0)
+    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(1 << 20))) + chunk(b"IEND", b"")
+    with pytest.raises(
+        CorruptionError, match=f"expected a mask with pixels of 1 to 8 bits, got {width} x {height} of {bits}"
+    ):
+        class_numbers(b"\x89PNG\r\n\x1a\n" + chunks, "mask.png")
+
+
 def test_one_split_in_folders_of_other_names(voc: Path, tmp_path: Path) -> None:
     everything = voc_detection(voc)
     (voc / "JPEGImages").rename(voc / "photos")

@@ -115,7 +115,7 @@ def check_apart(pattern: str, sources: Iterable[str]) -> None:
     names = re.compile("[^/]+".join(named_by(part).pattern for part in os.path.realpath(pattern).split(SPLIT)))
     for path in sources:
         if names.fullmatch(os.path.realpath(path)):
-            raise SchemaError("expected other files to convert into, got those of the source", path, "Name them anew")
+            raise SchemaError("expected other files to write, got those of the source", path, "Name them anew")
 
 
 def write_files(

@@ -24,6 +24,8 @@ def class_numbers(data: bytes, place: str) -> bytes:
     if data[:8] != _SIGNATURE or len(data) < 33 or data[25] != _PALETTE:
         return data
     width, height, bits = struct.unpack_from(">IIB", data, 16)
+    if not width or not height or bits not in (1, 2, 4, 8):
+        raise CorruptionError(f"expected a mask with pixels of 1 to 8 bits, got {width} x {height} of {bits}", place)
     kept = [(kind, content) for kind, content in _chunks(data) if kind not in (b"IHDR", b"PLTE", b"tRNS", b"bKGD")]
     header = data[16:24] + b"\x08\x00" + data[26:29]
     if bits < 8:

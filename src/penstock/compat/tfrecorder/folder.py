@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from configparser import ConfigParser
@@ -26,6 +27,7 @@ from ...records.tfrecord import TFRecord
 from ...schema import Schema
 from ...sources.examples import Options, ReadyToSplit
 from ...sources.record_files import RecordFiles
+from ...splitting import Splits
 from ...storage import publish, read_json
 from .example import SHAPE, Example
 
@@ -84,7 +86,8 @@ def _save(folder: Path, examples: Sequence[Example], options: Mapping[str, Any],
     engine = Local(workers=1 if "tensorflow" in sys.modules else None)  # which does not survive a fork
     said: dict[str, Any] = {"format": format, "order": "source", "engine": engine, "overwrite": True}
     try:
-        built = build(noted, files, schema=type(examples[0]).schema(), **said) if examples else None
+        part = {re.sub(r"[^\w-]", "_", folder.absolute().name): noted}  # which messages name
+        built = build(Splits(part), files, schema=type(examples[0]).schema(), **said) if examples else None
     except BuildError as error:
         if isinstance(error, ExampleError) or notes.stat().st_size:
             raise
@@ -110,7 +113,7 @@ def _told(built: Dataset) -> Schema:
     """What was written, where arrays have as many dimensions as all of them have; a vector needs no shape."""
     fields = dict(built.schema)
     for name in [name for name in fields if name.endswith(SHAPE)]:
-        batches = built["train"].select(name).batch(4096)
+        batches = built[next(iter(built))].select(name).batch(4096)
         ranks = {int(rank) for batch in batches for rank in batch[name].row_lengths()}
         if ranks == {0}:
             del fields[name]
