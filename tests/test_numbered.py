@@ -19,7 +19,9 @@ from penstock import (
     ArrayRecord,
     ArrayRecordReader,
     CorruptionError,
+    Field,
     Ray,
+    Schema,
     SchemaError,
     StorageError,
     TFRecord,
@@ -62,14 +64,58 @@ def test_a_build_into_numbered_files(tmp_path: Path) -> None:
     built = build(ROWS, tmp_path / "part-{000..}.tfrecord", format=TFRecord(shard_examples=30), order="source")
     files = [f"{tmp_path}/part-{number:03}.tfrecord" for number in range(4)]
     assert [file.path for file in built.files] == files
-    assert sorted(os.listdir(tmp_path)) == sorted(
-        name for file in files for name in (os.path.basename(file), sidecar_path(file).name)
-    )
+    beside = [name for file in files for name in (os.path.basename(file), sidecar_path(file).name)]
+    assert sorted(os.listdir(tmp_path)) == sorted([*beside, "part-N.tfrecord.schema.json"])
     assert [len(TFRecordReader(file)) for file in files] == [30, 30, 30, 10]
     assert sum(1 for _ in tf.data.TFRecordDataset(files)) == 100
     again = load(tmp_path / "part-{000..}.tfrecord")
     assert xs(again["train"]) == xs(built["train"]) == list(range(100))
     assert xs(load(tmp_path / "part-{002..}.tfrecord")["train"]) == list(range(60, 100))
+
+
+TYPED = [{"label": "dog" if x % 2 else "cat", "small": x, "day": np.float64(x) / 3} for x in range(20)]
+TYPES = {"label": Field(dtype="int64", classes=("cat", "dog")), "small": "uint8", "day": "float64"}
+
+
+@pytest.mark.parametrize("name", ["{split}/{0..}.tfrecord", "{split}-{000..}.array_record", "{split}-2.record"])
+def test_files_keep_their_schema_beside_them(tmp_path: Path, name: str) -> None:
+    """Names of classes and small types are not in the records: they were lost to whoever opened such files."""
+    source = splits(train=TYPED[:15], val=TYPED[15:])
+    built = build(source, tmp_path / name, schema=TYPES, shards=None if "{0" not in name else 3)
+    opened = load(tmp_path / name)
+    assert opened.schema == built.schema == Schema(TYPES)
+    assert next(iter(opened["val"].batch(5)))["small"].dtype == np.uint8
+    files = [str(path) for path in tmp_path.rglob(f"*{Path(name).suffix}")]
+    assert load(files).schema == load(files[-1]).schema == Schema(TYPES)  # any of them, by themselves
+    assert load(files, schema={"small": "int64"}).schema == Schema({"small": "int64"})  # what is given comes first
+    convert(tmp_path / name, tmp_path / "all-{split}.tfrecord")
+    assert load(tmp_path / "all-{split}.tfrecord").schema == Schema(TYPES)
+    assert tfrecords(tmp_path / "all-val.tfrecord").schema == Schema(TYPES)
+    for path in tmp_path.rglob("*.schema.json"):
+        path.unlink()
+    assert load(tmp_path / name).schema != Schema(TYPES)
+
+
+def test_the_schema_beside_is_that_of_the_files_that_are_there(tmp_path: Path) -> None:
+    build(TYPED, tmp_path / "1.tfrecord", schema=TYPES)
+    build(ROWS, tmp_path / "{0..}.tfrecord", shards=3, overwrite=True)
+    assert sorted(path.name for path in tmp_path.glob("*.json")) == ["N.tfrecord.schema.json"]
+    assert list(load(tmp_path / "1.tfrecord").schema) == ["x", "text"]
+    build(TYPED, tmp_path / "fold_0.tfrecord", schema=TYPES)
+    build(ROWS, tmp_path / "fold_1.tfrecord")
+    assert load(tmp_path / "fold_0.tfrecord").schema == Schema(TYPES)
+    both = [tmp_path / "fold_0.tfrecord", tmp_path / "0.tfrecord"]
+    assert "day" in load(both).schema  # of two kinds: found out
+    assert "x" in load(both).schema
+
+
+@pytest.mark.parametrize("said", ["[]", '{"penstock_schema": 1, "fields": {"x": {"type": "int99"}}}', "{", ""])
+def test_a_schema_beside_that_makes_no_sense(tmp_path: Path, said: str) -> None:
+    build(ROWS, tmp_path / "{0..}.tfrecord")
+    (tmp_path / "N.tfrecord.schema.json").write_text(said)
+    with pytest.raises(CorruptionError, match=r"got .* - at .*N.tfrecord.schema.json"):
+        load(tmp_path / "{0..}.tfrecord")
+    assert len(load(tmp_path / "{0..}.tfrecord", schema={"x": "int64"})["train"]) == 100
 
 
 def test_sizes_are_those_that_were_asked_for(tmp_path: Path) -> None:

@@ -20,18 +20,19 @@ from ..load.opening import Opened, PathLike, open_dataset, open_manifest
 from ..load.shard_files import ShardFile, ShardFiles
 from ..manifest import KEYS_SUFFIX, MANIFEST, read_keys
 from ..records.formats import Format
+from ..records.schema_file import schema_path
 from ..records.shard import open_shard
 from ..schema import Schema
 from ..sources.files import short_names
 from ..sources.record_files import RecordFiles
 from ..sources.tar import TarFile, TarSamples, samples_of
 from ..splitting import Splits
-from ..storage import is_url, join_url, open_store
+from ..storage import SPLIT, is_url, join_url, open_store
 from ..tfds.directory import INFO
 from ..tfds.writing import dataset_directory, remove_metadata
 from .engine import Engine
 from .local import Local
-from .numbered import at_once, check_apart, open_written, steps, write_files
+from .numbered import at_once, check_apart, open_written, steps, write_files, write_schemas
 from .report import Built, Meter
 from .run import build
 from .single import alone, file_format, names_file
@@ -105,12 +106,14 @@ def _convert_to_files(
     overwrite: bool,
     engine: Local,
 ) -> Dataset:
-    """Plain files, one or as many as are needed, with their indexes and nothing else beside them."""
+    """Plain files, one or as many as are needed, with their indexes and their schema beside them."""
     meter = Meter(engine.progress)
     meter.begin("writing", sum(map(len, sources.values())))
     said: dict[str, Any] = {"shards": shards, "overwrite": overwrite, "sync": engine.sync}
     files = write_files(sources, path, file_format(format, path), **said, progress=meter)
-    opened = open_written(path, files, next(iter(sources.values())).schema)
+    schema = next(iter(sources.values())).schema
+    write_schemas(str(path), files, schema)
+    opened = open_written(path, files, schema)
     items = [
         _Comparison(split, (file,), first, file.records)
         for split, written in opened.splits.items()
@@ -185,6 +188,7 @@ def _unpublish(path: Path | str, items: list[_Comparison]) -> None:
     if names_file(path):
         for item in items:
             Path(item.files[0].path).unlink(missing_ok=True)
+            schema_path(str(path).replace(SPLIT, item.split)).unlink(missing_ok=True)
         return
     if isinstance(path, Path):
         remove_metadata(path)

@@ -17,6 +17,7 @@ from ..load.shard_files import ShardFiles
 from ..manifest import dataset_name
 from ..records.formats import Format
 from ..records.index import sidecar_path
+from ..records.schema_file import schema_path, write_schema
 from ..schema import Schema
 from ..sources.record_files import RecordFiles
 from ..sources.tar import TarSamples
@@ -76,14 +77,15 @@ def staged(path: str) -> str:
 
 
 def remove(path: str) -> None:
-    """Take a file away, if it is there, and its index."""
-    for each in (sidecar_path(path), Path(path)):
+    """Take a file away, if it is there, and what stands beside it: its index, a schema of its own."""
+    for each in (schema_path(path), sidecar_path(path), Path(path)):
         each.unlink(missing_ok=True)
 
 
 def move(path: str, name: str) -> None:
     """Give a file its name, and its index."""
-    sidecar_path(name).unlink(missing_ok=True)
+    for beside in (schema_path(name), sidecar_path(name)):
+        beside.unlink(missing_ok=True)
     os.replace(path, name)
     if sidecar_path(path).exists():
         os.replace(sidecar_path(path), sidecar_path(name))
@@ -167,6 +169,12 @@ def _cut(source: RecordFiles | TarSamples, step: int, format: Format, shards: in
     lengths = np.concatenate([np.empty(0, np.int64), *parts])
     lengths += format.frame
     return itertools.pairwise(cut_files(lengths, format.shard_bytes, format.shard_examples or len(lengths) or 1))
+
+
+def write_schemas(pattern: str, splits: Iterable[str], schema: Schema) -> None:
+    """Say beside the files of each split what they hold."""
+    for split in splits:
+        write_schema(pattern.replace(SPLIT, split), schema)
 
 
 def open_written(path: Path, files: Mapping[str, Sequence[str]], schema: Schema) -> Opened:

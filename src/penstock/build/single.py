@@ -23,7 +23,7 @@ from ..storage import SPLIT, is_numbered, is_url
 from .commit import QUARANTINE
 from .journal import hold
 from .local import Local
-from .numbered import NumberedFiles, check_apart, check_pattern, move, open_written, write_files
+from .numbered import NumberedFiles, check_apart, check_pattern, move, open_written, write_files, write_schemas
 from .report import Built, Meter
 
 SUFFIXES = dict.fromkeys((".record", ".tfr", ".tfrec", ".tfrecord", ".tfrecords"), "tfrecord")
@@ -54,9 +54,9 @@ def quarantine_of(path: str | Path) -> Path:
 
 
 def build_file(build: Callable[..., Built], source: Any, path: Path, options: dict[str, Any]) -> Built:
-    """Build a source into files, each with its index beside it. Of what a build keeps besides, bad examples are kept.
+    """Build a source into files, each with its index beside it. Their schema and bad examples are kept beside them.
 
-    It is built in a hidden folder first, where the same build again goes on after it was cut off.
+    They are built in a hidden folder first, where the same build again goes on after it was cut off.
     """
     where = str(path)
     splits = list(source) if isinstance(source, Splits) else ["train"]
@@ -81,6 +81,7 @@ def build_file(build: Callable[..., Built], source: Any, path: Path, options: di
             os.replace(folder / QUARANTINE, quarantine_of(path))
         else:
             quarantine_of(path).unlink(missing_ok=True)
+        write_schemas(where, written, built.schema)
         shutil.rmtree(folder)
     opened = open_written(path, written, built.schema)
     Dataset.__init__(built, opened)

@@ -24,6 +24,7 @@ from ..image import Image
 from ..load.dataset import load
 from ..load.loader import Loader
 from ..records.index import sidecar_path
+from ..records.schema_file import schema_path
 from ..sources.tar import tar
 from ..storage import is_url
 
@@ -73,7 +74,8 @@ class AisDataset:
         source = tar(tars, record_to_example=record_to_example or default_record_to_example)
         fresh = Path(path).with_name(f".{Path(path).name}.tfrecord")
         build(source, fresh, order="source", overwrite=True)
-        sidecar_path(fresh).unlink()
+        for beside in (sidecar_path(fresh), schema_path(fresh)):
+            beside.unlink()
         os.replace(fresh, path)
         return [os.fspath(path)]
 

@@ -45,7 +45,7 @@ def load(
     path      a directory, a file, a glob, a range such as "part-{000..146}.tfrecord", or a list of them;
               the URL of any of them: s3://, gs://, az://, http://, https://, ais://;
               "tfds:name", "tfds:name/config:1.0.0": what TFDS prepared under that name
-    schema    what the records hold, if nobody has written it down; otherwise it is inferred from a sample
+    schema    what the records hold; unless told, what stands beside them, or what a sample of them shows
     format    "tfrecord", "array_record" or "tar", where several are there; found out unless told
     decode    images become arrays; False leaves them, and all files of a tar, as bytes;
               {"image": Image(size=(224, 224))} says how

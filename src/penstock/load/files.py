@@ -22,7 +22,7 @@ from ..records.peek import opening
 from ..records.tar import checked_schema, rules_of, sampled_schema
 from ..schema import Schema
 from ..sources.listed import split_order
-from ..sources.record_files import files_of, format_named, inferred_schema, split_name
+from ..sources.record_files import files_of, format_named, schema_of, split_name
 from ..sources.tar import split_of
 from ..storage import SPLIT, split_patterns
 from ..tfds.directory import INFO
@@ -72,7 +72,7 @@ def open_files(
         rules = tuple(rules_of(known))
         opened = {file: replace(shard, rules=rules) for file, shard in opened.items()}
     else:
-        known = schema or inferred_schema(files)
+        known = schema or schema_of(files)
     ordered = {split: ShardFiles(opened[file] for file in splits[split]) for split in sorted(splits, key=split_order)}
     return Opened(path, dataset_name(path), known, ordered)
 

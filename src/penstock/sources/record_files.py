@@ -16,6 +16,7 @@ from ..records import Records
 from ..records.array_record import ArrayRecordReader
 from ..records.codec import Codec
 from ..records.peek import SAMPLE, first_records, infer_schema
+from ..records.schema_file import read_schema
 from ..records.shard import ShardReader
 from ..records.tar import SUFFIXES as TAR_SUFFIXES
 from ..records.tfrecord import TFRecordReader
@@ -137,7 +138,7 @@ class RecordFiles:
 
 
 def tfrecords(pattern: PathLike, schema: Schema | Mapping[str, Any] | None = None) -> RecordFiles | Splits:
-    """The records of TFRecord files. Without a schema, it is inferred from a sample of the records.
+    """The records of TFRecord files. A schema that is not given stands beside them, or is inferred from a sample.
 
     Files called train-00000-of-00010.tfrecord, or name-train.tfrecord-00000-of-00010, and so on for other splits, keep
     their splits.
@@ -153,7 +154,7 @@ def array_records(pattern: PathLike, schema: Schema | Mapping[str, Any] | None =
 def _record_files(
     files: list[str], schema: Schema | Mapping[str, Any] | None, opens: Callable[[str], ShardReader]
 ) -> RecordFiles | Splits:
-    known = inferred_schema(files) if schema is None else schema if isinstance(schema, Schema) else Schema(schema)
+    known = schema_of(files) if schema is None else schema if isinstance(schema, Schema) else Schema(schema)
     names = short_names(files)
     splits: dict[str, list[int]] = {}
     for number, path in enumerate(files):
@@ -197,8 +198,11 @@ def split_name(path: str) -> str:
     return last if last.lower() in SPLIT_NAMES else ""
 
 
-def inferred_schema(files: Sequence[str]) -> Schema:
-    """The schema that a sample of the first records of some files shows."""
+def schema_of(files: Sequence[str]) -> Schema:
+    """The schema that stands beside some files, else what a sample of their first records shows."""
+    told = read_schema(files)
+    if told is not None:
+        return told
     step = max(1, len(files) // _SAMPLED_FILES)
     sampled = files[::step][:_SAMPLED_FILES]
     each = max(10, SAMPLE // len(sampled))

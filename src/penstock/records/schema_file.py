@@ -1,0 +1,53 @@
+"""What plain files hold: a schema beside them. It is named after them, with an N for the number that each one has."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ..errors import CorruptionError, SchemaError
+from ..schema import Schema
+from ..storage import publish, read_json
+
+SUFFIX = ".schema.json"
+MOST_BYTES = 64 << 20
+_NUMBER = re.compile(r"\{\d*\.\.\}")
+
+
+def schema_path(pattern: str | os.PathLike[str]) -> Path:
+    """Where the schema of some files is: part-N.tfrecord.schema.json for part-{000..}.tfrecord."""
+    return Path(_NUMBER.sub("N", os.fspath(pattern)) + SUFFIX)
+
+
+def write_schema(pattern: str | os.PathLike[str], schema: Schema) -> None:
+    """Say what some files hold, beside them."""
+    publish(schema_path(pattern), json.dumps(schema.to_json(), indent=1).encode())
+
+
+def read_schema(files: Sequence[str]) -> Schema | None:
+    """What was said of some files; None where nobody has, and where they are of several kinds."""
+    found: dict[Path | None, Schema | None] = {}
+    for file in files:
+        path = next((path for path in _paths_of(file) if path in found or path.exists()), None)
+        if path not in found:
+            found[path] = None if path is None else _read(path)
+    schemas = list(found.values())
+    return schemas[0] if schemas and all(schema == schemas[0] for schema in schemas) else None
+
+
+def _paths_of(file: str) -> Iterator[Path]:
+    """Where the schema of a file may be: any of the numbers in its name may be its own, the last one before others."""
+    folder, name = os.path.split(file)
+    yield Path(file + SUFFIX)
+    for match in reversed(list(re.finditer(r"\d+", name))):
+        yield Path(folder, f"{name[: match.start()]}N{name[match.end() :]}{SUFFIX}")
+
+
+def _read(path: Path) -> Schema:
+    try:
+        return Schema.from_json(read_json(path, "the schema of records", MOST_BYTES))
+    except SchemaError as error:
+        raise CorruptionError(str(error), str(path)) from None
