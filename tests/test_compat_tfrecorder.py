@@ -189,14 +189,15 @@ def test_files_of_the_original_open(tmp_path: Path) -> None:
     np.testing.assert_array_equal(whole[6].numpy(), WHOLE["numbers"])
     assert [np.asarray(part.numpy()).tolist() for part in empty] == [
         False, 0, 0, 0.0, 0.0, b"", [], []]  # fmt: skip
-    with pytest.raises(ps.NotFoundError, match=r"expected fields.json beside the records, got none.*example_class"):
+    with pytest.raises(ps.NotFoundError, match=r"expected a schema beside the records, got none.*example_class"):
         tf_factory.generate_dataset([path])
 
 
 def test_penstock_opens_the_files_as_they_are(toys: Path) -> None:
     toy = tf_factory.generate_and_save_tfrecords_files_for_examples_file
     toy(toys / "saved", ToyExample, toys / "examples.csv", src_data_dirpath=toys / "data", chunk_size_in_bins=12)
-    train = ps.load(str(toys / "saved" / "*.tfr"), schema=ToyExample.schema())["train"]
+    train = ps.load(str(toys / "saved" / "*.tfr"))["train"]
+    assert train.schema == ps.Schema(ToyExample.get_tfrecordable_ordered_dict())
     assert len(train) == 10
     assert train[3]["label"] == 3
     np.testing.assert_array_equal(train[3]["data"], np.arange(1, 13, dtype=np.float32) + 3)
@@ -541,6 +542,6 @@ def test_examples_are_loaded_on_all_cores_without_tensorflow(tmp_path: Path) -> 
 @pytest.mark.parametrize("said", ["[]", '{"penstock_schema": 1, "fields": {"x": {"type": "int99"}}}', "{"])
 def test_fields_that_make_no_sense(tmp_path: Path, said: str) -> None:
     tf_factory.generate_and_save_tfrecords_files_for_examples(tmp_path, [Everything(**WHOLE)], 1e6, False)
-    (tmp_path / "fields.json").write_text(said)
-    with pytest.raises(ps.CorruptionError, match=r"fields.json"):
+    (tmp_path / "N.tfr.schema.json").write_text(said)
+    with pytest.raises(ps.CorruptionError, match=r"N.tfr.schema.json"):
         tf_factory.generate_dataset(tf_factory.get_tfrecord_filepaths(tmp_path))

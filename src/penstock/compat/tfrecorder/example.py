@@ -14,6 +14,7 @@ from ...records.codec import Codec
 from ...schema import Schema
 from ...sources.examples import deal
 
+METHODS = ("from_csv_row", "load", "split")  # that get options
 SHAPE = "/shape"  # after the name of an array that is no vector: its shape, which stands beside it
 
 
@@ -75,14 +76,9 @@ class Example:
     @classmethod
     def from_csv_file(cls, filepath: Any, **options: Any) -> list[Any]:
         """An example for each row of a file without a header; empty lines are left out."""
-        given = cls.deal(options)["from_csv_row"]
+        given = deal(cls, options, METHODS)["from_csv_row"]
         with open(filepath, newline="", encoding="utf-8-sig") as file:
             return [cls.from_csv_row(row, **given) for row in csv.reader(file) if row]
-
-    @classmethod
-    def deal(cls, options: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        """What each method gets of the factory's options; one that none of them knows is an error."""
-        return deal(cls, options, ("from_csv_row", "load", "split"))
 
     @classmethod
     def get_tfrecordable_ordered_dict(cls) -> dict[str, field.Field]:
@@ -117,9 +113,8 @@ class Example:
 
     def serialize_to_string(self) -> bytes:
         """The record: a serialized tf.Example."""
-        codec = Codec(self.schema())
         try:
-            return bytes(codec.encode_examples([self.to_dict()])[0])
+            return bytes(Codec(self.schema()).encode_examples([self.to_dict()])[0])
         except SchemaError as error:
             raise TypeError(str(error).replace("[0].", f"{type(self).__name__}.", 1)) from None
 

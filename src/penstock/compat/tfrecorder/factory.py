@@ -10,10 +10,12 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...errors import SchemaError
+from ...errors import NotFoundError, SchemaError
+from ...records.schema_file import read_schema
+from ...schema import Schema
 from ...storage import expand
 from .example import Example, parse
-from .folder import LOG, OPTIONS, read_schema, save, write_config
+from .folder import LOG, OPTIONS, save, write_config
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 Examples = Sequence[Example]
@@ -146,7 +148,12 @@ def generate_dataset(
         dataset_num_shuffled_tfrecord_files,
         dataset_shuffle_seed,
     )
-    schema = read_schema(paths, example_class)
+    schema = read_schema(paths)
+    if schema is None and example_class is not None:
+        schema = Schema(example_class.get_tfrecordable_ordered_dict())
+    if schema is None:
+        hint = "Say which class the records are of: generate_dataset(paths, example_class)"
+        raise NotFoundError(f"expected a schema beside the records, got none - at {', '.join(paths[:1])}. {hint}")
     files = tf.data.Dataset.from_tensor_slices(tf.constant(paths, tf.string))
     files = files.shuffle(len(paths), seed) if buffer else files
     records = files.flat_map(tf.data.TFRecordDataset)

@@ -19,26 +19,27 @@ from typing import Any
 from ...build.local import Local
 from ...build.numbered import write_files
 from ...build.run import build
-from ...errors import BuildError, CorruptionError, ExampleError, NotFoundError, SchemaError
+from ...errors import BuildError, ExampleError, SchemaError
 from ...field import Field
-from ...load.dataset import Dataset
+from ...load.split import Split
+from ...records.schema_file import schema_path, write_schema
 from ...records.shard import open_shard
 from ...records.tfrecord import TFRecord
 from ...schema import Schema
-from ...sources.examples import Options, ReadyToSplit
+from ...sources.examples import Options, ReadyToSplit, deal
 from ...sources.record_files import RecordFiles
 from ...splitting import Splits
-from ...storage import publish, read_json
-from .example import SHAPE, Example
+from ...storage import publish
+from .example import METHODS, SHAPE, Example
 
 LOGGER = logging.getLogger(__name__)
-LOG, FIELDS, CONFIG = "examples.csv", "fields.json", "tfrecord_files_config.txt"
+LOG, CONFIG = "examples.csv", "tfrecord_files_config.txt"
 OPTIONS = {"examples_tfrecord_file_max_size_in_bytes": 1e6, "examples_log_in_csv_file": True}
 
 
 @dataclass(frozen=True)
 class Noting(Options):
-    """What an example's methods get, and where its row is noted."""
+    """What an example's methods get, and the folder in which its row is noted."""
 
     number: int
     notes: Path
@@ -48,92 +49,77 @@ class Noting(Options):
 class Noted(ReadyToSplit):
     """An example in a build, whose row is noted once it is loaded and split: then it is not left out any more."""
 
-    __slots__ = ("row",)
+    __slots__ = ()
     given: Noting
-
-    def load(self) -> None:
-        """With its options."""
-        super().load()
-        self.row = list(self.example.to_csv_row()) if self.given.logged else []
 
     def split(self) -> Sequence[Example]:
         """With its options."""
+        row = self.example.to_csv_row() if self.given.logged else ()
         pieces = list(super().split())
-        with self.given.notes.open("a", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerow([self.given.number, *self.row])
+        with open(self.given.notes / str(os.getpid()), "a", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerow([self.given.number, *row])
         return pieces
 
 
 def save(folder: Path, examples: Sequence[Example], options: Mapping[str, Any]) -> int:
     """Build the files of a folder anew, with a log of the examples that are in them; how many these are."""
-    with TemporaryDirectory() as scratch:
-        return _save(folder, examples, options, Path(scratch) / LOG)
-
-
-def _save(folder: Path, examples: Sequence[Example], options: Mapping[str, Any], notes: Path) -> int:
     size, logged = (options.get(name, usual) for name, usual in OPTIONS.items())
     if not size >= 1:
         raise SchemaError(f"expected a size of 1 or more, got {size!r}", next(iter(OPTIONS)))
     rest = {name: value for name, value in options.items() if name not in OPTIONS}
-    given = {type(example): example.deal(rest) for example in examples}
-    files, format = folder / "{0..}.tfr", TFRecord(shard_bytes=int(size))
-    folder.mkdir(parents=True, exist_ok=True)
-    notes.write_bytes(b"")
-    noted = [
-        Noted(example, Noting(given[type(example)]["load"], given[type(example)]["split"], number, notes, logged))
-        for number, example in enumerate(examples)
-    ]
-    engine = Local(workers=1 if "tensorflow" in sys.modules else None)  # which does not survive a fork
-    said: dict[str, Any] = {"format": format, "order": "source", "engine": engine, "overwrite": True}
-    try:
-        part = {re.sub(r"[^\w-]", "_", folder.absolute().name): noted}  # which messages name
-        built = build(Splits(part), files, schema=type(examples[0]).schema(), **said) if examples else None
-    except BuildError as error:
-        if isinstance(error, ExampleError) or notes.stat().st_size:
-            raise
-        built = None  # all of them asked to be left out
-    if built is None:
-        write_files({"": RecordFiles([], Schema({}), [], open_shard)}, files, format, overwrite=True)
-        (folder / FIELDS).unlink(missing_ok=True)
-    else:
-        publish(folder / FIELDS, json.dumps(_told(built).to_json()).encode())
-    with notes.open(newline="", encoding="utf-8") as file:
-        rows = {int(number): row for number, *row in csv.reader(file)}
+    given = {kind: deal(kind, rest, METHODS) for kind in set(map(type, examples))}
+    with TemporaryDirectory() as notes:
+        noted = [
+            Noted(example, Noting(got["load"], got["split"], number, Path(notes), logged))
+            for number, example in enumerate(examples)
+            for got in (given[type(example)],)
+        ]
+        rows = _write(folder, noted, TFRecord(shard_bytes=int(size)), Path(notes))
     if len(rows) < len(examples):
         LOGGER.warning("%d examples asked to be left out of %s", len(examples) - len(rows), folder)
     (folder / LOG).unlink(missing_ok=True)
     if logged and rows:
         text = io.StringIO(newline="")
-        csv.writer(text).writerows(rows[number] for number in sorted(rows))
+        csv.writer(text).writerows(rows)
         publish(folder / LOG, text.getvalue().encode())
     return len(rows)
 
 
-def _told(built: Dataset) -> Schema:
+def _write(folder: Path, noted: Sequence[Noted], format: TFRecord, notes: Path) -> list[list[str]]:
+    """Build the files; the rows of the examples that are in them. Where there are none, there is one empty file."""
+    files = folder / "{0..}.tfr"
+    engine = Local(workers=1 if "tensorflow" in sys.modules else None)  # which does not survive a fork
+    said: dict[str, Any] = {"format": format, "order": "source", "engine": engine, "overwrite": True}
+    part = re.sub(r"[^\w-]", "_", folder.absolute().name)  # which messages name
+    try:
+        if noted:
+            built = build(Splits({part: noted}), files, schema=noted[0].schema(), **said)
+            write_schema(files, _told(built[part], built.schema))
+    except BuildError as error:
+        if isinstance(error, ExampleError) or any(notes.iterdir()):
+            raise
+    rows: dict[int, list[str]] = {}
+    for path in notes.iterdir():
+        with path.open(newline="", encoding="utf-8") as file:
+            rows |= {int(number): row for number, *row in csv.reader(file)}
+    if not rows:  # all of them asked to be left out
+        folder.mkdir(parents=True, exist_ok=True)
+        write_files({part: RecordFiles([], Schema({}), [], open_shard)}, files, format, overwrite=True)
+        schema_path(files).unlink(missing_ok=True)
+    return [rows[number] for number in sorted(rows)]
+
+
+def _told(records: Split, schema: Schema) -> Schema:
     """What was written, where arrays have as many dimensions as all of them have; a vector needs no shape."""
-    fields = dict(built.schema)
+    fields = dict(schema)
     for name in [name for name in fields if name.endswith(SHAPE)]:
-        batches = built[next(iter(built))].select(name).batch(4096)
+        batches = records.select(name).batch(4096)
         ranks = {int(rank) for batch in batches for rank in batch[name].row_lengths()}
         if ranks == {0}:
             del fields[name]
         elif len(ranks) == 1:
             fields[name] = Field(dtype="int64", shape=(ranks.pop(),))
     return Schema(fields)
-
-
-def read_schema(paths: Sequence[str], kind: type[Example] | None) -> Schema:
-    """What some files hold: as it was told when they were written, else as the class says, with flat arrays."""
-    beside = Path(os.path.dirname(paths[0]) if paths else ".") / FIELDS
-    if beside.exists():
-        try:
-            return Schema.from_json(read_json(beside, "the fields of records", 1 << 20))
-        except SchemaError as error:
-            raise CorruptionError(str(error), str(beside)) from None
-    if kind is None:
-        hint = "Say which class the records are of: generate_dataset(paths, example_class)"
-        raise NotFoundError(f"expected {FIELDS} beside the records, got none - at {beside.parent}. {hint}")
-    return Schema(kind.get_tfrecordable_ordered_dict())
 
 
 def write_config(root: Path, said: Mapping[str, Any], options: Mapping[str, Any], counts: Mapping[str, int]) -> None:
