@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,12 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.register_profile("desk", deadline=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
+
+
+@pytest.fixture(autouse=True)
+def _forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds use several processes, whichever tests have run TensorFlow before: test_build_forks.py is for that."""
+    monkeypatch.setattr(import_module("penstock.build.run"), "survives_fork", lambda: True)
 
 
 @pytest.fixture(scope="session")

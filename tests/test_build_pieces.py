@@ -61,7 +61,8 @@ def test_one_shard_is_loaded_by_all_workers(tmp_path: Path, options: dict[str, A
         source = ps.splits(train=Loading(folder), eval=[{"number": 9, "data": np.full(9, 9, np.int16)}])
         built = ps.build(source, tmp_path / str(workers) / "toy", workers=workers, on_error="quarantine", **options)
         found[workers] = contents(tmp_path / str(workers) / "toy"), built.bad, built.leaks, built.manifest.splits
-        assert len(set(os.listdir(folder)) - {str(os.getpid())}) == (0 if workers == 1 else 3)
+        processes, own = set(os.listdir(folder)), str(os.getpid())
+        assert processes == {own} if workers == 1 else len(processes) >= 3 and own not in processes
     assert found[1] == found[3]
     assert found[1][1:3] == (4, 1)
 

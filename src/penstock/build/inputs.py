@@ -19,6 +19,7 @@ from ..errors import PenstockError, SchemaError
 from ..example import Example
 from ..identity import code_digest, digest
 from ..schema import Schema
+from ..sources.examples import Prepared, kinds_of
 from ..sources.files import stamp_of
 from ..sources.recognise import recognise
 from ..sources.table import table
@@ -102,6 +103,20 @@ class Inputs:
             known = getattr(kinds.pop(), "schema", None) if len(kinds) == 1 else None
             known = known() if callable(known) else None
         return known if isinstance(known, Schema) else None
+
+    @property
+    def are_ours(self) -> bool:
+        """Whether no code but ours makes the examples: neither their own, nor that of a source or a function."""
+        layer = self.source
+        while layer is not None:
+            if isinstance(layer, Prepared) or kinds_of(layer):
+                return False
+            if not isinstance(layer, (list, tuple)):
+                known = type(layer).__module__.startswith("penstock.")
+                if not known or any(map(callable, getattr(layer, "__dict__", {}).values())):
+                    return False
+            layer = getattr(layer, "source", None)
+        return True
 
     def keys(self) -> list[str] | int:
         """The key of each example; or how many there are, where each one's number is its key."""

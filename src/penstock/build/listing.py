@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,12 +19,13 @@ from ..schema import Schema
 from ..sources.dedupe import Deduped
 from ..sources.examples import check_methods, code_of
 from ..subset import options_of
-from .inputs import Inputs, Numbers, all_parts, as_splits, fingerprint, hands_on_records, is_complete
-from .local import Local
+from .engine import Workers
+from .inputs import Inputs, Numbers, as_splits, fingerprint, hands_on_records, is_complete
 from .plan import count_shards, order_rows
-from .schemas import Named, Parts, infer_all, load_ahead, sample
+from .schemas import Named, Parts, infer_all, loaded, sample
 from .spool import Spooled
 from .streams import Stream, open_streams
+from .workers import Progress, silent
 
 FRAME = 16  # bytes that a shard adds to each record
 
@@ -59,9 +61,13 @@ class Split:
         said = {"options": options_of(self.source), "code": code_of(self.source)}
         return found | {name: value for name, value in said.items() if value}
 
-    def multiplies(self) -> bool:
+    def multiplies(self, workers: Workers) -> bool:
         """Whether one example may become many."""
-        return self.stream is None and Inputs(self.source).multiplies()
+        inputs = Inputs(self.source)
+        if self.stream is not None or workers.apart or inputs.are_ours:
+            return self.stream is None and inputs.multiplies()
+        with closing(workers.map(_multiplies, self.source, [0], silent)) as results:
+            return any(result for _, result in results)
 
     def by_file(self) -> list[Array] | None:
         """The examples of each file by number, where that is how to read them, and not the order of their records."""
@@ -72,7 +78,7 @@ class Split:
         keys = self.keys
         return Numbers(rows) if isinstance(keys, int) else [keys[row] for row in rows.tolist()]
 
-    def look(self, on_error: str, engine: Local) -> None:
+    def look(self, on_error: str, workers: Workers) -> None:
         """Load a sample. A stream goes on after it as if nobody had looked."""
         if self.stream is not None:
             first = self.stream.names[0]  # which stands for all that share the stream
@@ -81,14 +87,12 @@ class Split:
             # By hash, whatever the order of the records is: the same examples wherever they stand in the source.
             hashed = self.order == "hash"
             rows = self.rows if hashed else order_rows(self.name, self.keys, order="hash", seed=self.seed)
-            known, place = load_ahead(engine, self.source, rows), Inputs(self.source).place
-
-            def load(row: int) -> Parts:
-                return known[row] if row in known else all_parts(self.source[row])
-
+            inputs = Inputs(self.source)
             some = ((self.keys_of(rows[at : at + 1])[0], int(rows[at])) for at in range(len(rows)))
-            named = ((self.name, key, partial(place, row), partial(load, row)) for key, row in some)
-            self.samples = sample(named, on_error)
+            with closing(loaded(workers.here, self.source, rows, here=workers.apart or inputs.are_ours)) as coming:
+                load = partial(_next_parts, coming)
+                named = ((self.name, key, partial(inputs.place, row), load) for key, row in some)
+                self.samples = sample(named, on_error)
 
     def record_bytes(self, schema: Schema) -> float:
         """About how many bytes a record takes in a shard."""
@@ -116,6 +120,17 @@ class Split:
         return count_shards(
             len(self.rows), size, shards=shards, shard_bytes=format.shard_bytes, shard_examples=format.shard_examples
         )
+
+
+def _next_parts(coming: Iterator[Parts | Exception]) -> Parts:
+    found = next(coming)
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _multiplies(source: Any, item: int, progress: Progress) -> bool:
+    return Inputs(source).multiplies()
 
 
 def _fitting(encode: Callable[[Any], Records], examples: Iterable[Any]) -> Records:

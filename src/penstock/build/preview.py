@@ -26,12 +26,13 @@ def preview(source: Any, **options: Any) -> Preview:
     """List the source, load a sample, and plan. The options are those of `build` that decide what is written."""
     asked = Options.checked(source, **options)
     splits = list_splits(source, asked.order, asked.seed)
+    workers = Local()
     for split in splits:
-        split.look(asked.on_error, Local())
+        split.look(asked.on_error, workers)
     schema = asked.schema or infer_schema(splits, asked.on_error)
     counts: dict[str, tuple[int, int] | None] = {}
     for split in splits:
-        unknown = split.stream is not None or asked.dedupe or split.multiplies()
+        unknown = split.stream is not None or asked.dedupe or split.multiplies(workers)
         shards = None if unknown else split.count_shards(schema, asked.shards, asked.formats[0])
         counts[split.name] = None if shards is None else (len(split.rows), shards)
     return Preview(schema, counts)

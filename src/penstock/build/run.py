@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 import numpy as np
 
@@ -39,6 +40,7 @@ from .schemas import scan
 from .single import build_file, names_file
 from .spool import Spooled, spool_file, spool_name, spool_stream
 from .task import Task
+from .workers import survives_fork
 
 SPOOL_TASKS = 64  # that a split whose examples become many is cut into
 
@@ -90,8 +92,8 @@ def build(
     options = Options.checked(
         source, format=format, shards=shards, schema=schema, order=order, seed=seed, on_error=on_error
     )
-    engine = engine or Local(workers=workers)
     splits = list_splits(source, order, seed)
+    engine = _unforked(engine or Local(workers=workers), splits)
     place = place_of(path, info)
     with place.journal() as journal:
         try:
@@ -101,6 +103,17 @@ def build(
         except KeyboardInterrupt:
             kept = f"{len(journal.shards)} finished shards are kept"
             raise KeyboardInterrupt(f"stopped: {kept}. Build again to go on - at {place.where}") from None
+
+
+def _unforked(engine: Engine, splits: list[Split]) -> Engine:
+    """The engine; with one process where nobody has said how many, and forks of this one might wait forever."""
+    if not isinstance(engine, Local) or engine.workers or engine.processes == 1 or survives_fork():
+        return engine
+    if all(split.stream is not None or Inputs(split.source).are_ours for split in splits):
+        return engine
+    told = "TensorFlow has run in this process, and code that uses it waits forever in a fork: one process builds"
+    warn(f"{told}. Build before TensorFlow runs, or say workers=... if load() does not use it", stacklevel=3)
+    return replace(engine, workers=1)
 
 
 class _Build:
@@ -181,7 +194,7 @@ class _Build:
         if plan is None and not (schema and self.options.counts_shards):
             for split in self.splits:
                 on_error = "skip" if schema else self.options.on_error  # for sizes alone, what fails can wait
-                split.look(on_error, self.workers.here)
+                split.look(on_error, self.workers)
         known = {split.name: split.known for split in self.splits}
         if not schema:
             schema = infer_schema(self.splits, self.options.on_error)
@@ -246,7 +259,7 @@ class _Build:
         """
         for split in list(self.splits):
             tars = split.by_file()
-            if isinstance(split.source, Spooled) or not (self.options.dedupe or split.multiplies() or tars):
+            if isinstance(split.source, Spooled) or not (self.options.dedupe or split.multiplies(self.workers) or tars):
                 continue
             numbers = tars or np.array_split(np.arange(len(split.rows)), min(len(split.rows), SPOOL_TASKS))
             tasks = [Task(split.name, spool_name(split.name, at), n, split.keys_of(n)) for at, n in enumerate(numbers)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Iterable, Mapping
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing, suppress
 from functools import reduce
 from typing import Any
@@ -20,7 +22,7 @@ from .encoder import Job, example_error, tells, weigh
 from .inputs import is_complete, parts_of
 from .local import Local
 from .task import Task
-from .workers import Progress, silent
+from .workers import Progress, WorkerTraceback, silent
 
 MOST_SAMPLED = 256  # examples of each source
 MOST_SAMPLED_BYTES = 16 << 20
@@ -52,31 +54,56 @@ def sample(examples: Iterable[Loadable], on_error: str) -> list[Named]:
     return taken
 
 
-def load_ahead(engine: Local, source: Any, rows: Array) -> dict[int, Parts]:
-    """What a sample takes of some examples, by number: loaded by all workers where that is worth it.
+def loaded(engine: Local, source: Any, rows: Array, *, here: bool) -> Generator[Parts | Exception, None, None]:
+    """What examples become, or why not, in their order: a few, then as many at a time as a sample takes.
 
-    Those that fail are left out: who wants them finds out why.
+    here  by this process, unless it takes so long that workers are worth it
     """
-    began = time.monotonic()
-    known = load_some(source, rows[: 2 * engine.processes])
-    each = (time.monotonic() - began) / max(1, len(known))
-    size = sum(map(len, known.values())) // max(1, len(known))
-    rest = rows[2 * engine.processes : min(MOST_SAMPLED, MOST_SAMPLED_BYTES // (1 + size))]
-    if engine.processes > 1 and each * len(rest) > WORTH_WORKERS:
-        pieces = np.array_split(rest, min(len(rest), 4 * engine.processes))
-        with closing(engine.map(load_some, source, pieces, silent)) as results:
-            for _, found in results:
-                known |= found
-    return {row: pickle.loads(parts) for row, parts in known.items()}  # noqa: S301  # from our own workers
+    waiting: deque[Array] = deque()
+    first, step = 0, 2
+    with closing(engine.map(load_some, source, waiting, silent)) as results:
+        while first < len(rows):
+            some = rows[first : first + step]
+            began, found = time.monotonic(), load_some(source, some) if here else {}
+            if not here:
+                waiting.extend(np.array_split(some, min(len(some), 4 * engine.processes) if first else 1))
+            while len(found) < len(some):
+                found |= next(results)[1]
+            yield from (_arrived(found[row]) for row in some.tolist())
+            each = (time.monotonic() - began) / len(some)
+            first += len(some)
+            step = max(1, min(MOST_SAMPLED, MOST_SAMPLED_BYTES // max(map(len, found.values()))))
+            here = here and (engine.processes == 1 or each * min(step, len(rows) - first) < WORTH_WORKERS)
+
+
+def _arrived(told: bytes) -> Parts | Exception:
+    """What another process has sent: the parts of an example, or why there are none."""
+    parts: Parts
+    parts, error, trace = pickle.loads(told)  # noqa: S301  # from our own workers
+    if error is None:
+        return parts
+    failed: Exception = type(error[0], (Exception,), {})(error[1]) if isinstance(error, tuple) else error
+    failed.__cause__ = WorkerTraceback(trace)
+    return failed
 
 
 def load_some(source: Any, rows: Array, progress: Progress | None = None) -> dict[int, bytes]:
-    """Examples by number, ready for the way home from another process."""
+    """Examples by number, or why they cannot be loaded, ready for the way home from another process."""
     found = {}
     for row in rows.tolist():
-        with suppress(Exception):
-            found[row] = pickle.dumps(list(parts_of(source[row])), pickle.HIGHEST_PROTOCOL)
+        try:
+            found[row] = pickle.dumps((list(parts_of(source[row])), None, ""), pickle.HIGHEST_PROTOCOL)
+        except Exception as error:  # noqa: BLE001  # whatever load() may raise is the example's error
+            found[row] = pickle.dumps((None, _sendable(error), traceback.format_exc()))
     return found
+
+
+def _sendable(error: Exception) -> Exception | tuple[str, str]:
+    """The error; of one that cannot be sent its name, and what it says."""
+    with suppress(Exception):
+        if str(pickle.loads(pickle.dumps(error))) == str(error):  # noqa: S301  # our own
+            return error
+    return type(error).__name__, str(error)
 
 
 def infer_all(samples: Mapping[str, list[Named]], known: Mapping[str, Schema | None], on_error: str) -> Schema:

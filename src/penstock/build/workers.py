@@ -80,6 +80,12 @@ def map_in_processes(
             worker.end()
 
 
+def survives_fork() -> bool:
+    """Whether a fork of this process can do what the process can. TensorFlow, once it has run, waits in it forever."""
+    eager = sys.modules.get("tensorflow.python.eager.context")
+    return sys.platform != "linux" or not getattr(getattr(eager, "_context", None), "_initialized", False)
+
+
 class _Worker:
     """A process that waits for items at the other end of a connection."""
 

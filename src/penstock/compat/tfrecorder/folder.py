@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from configparser import ConfigParser
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...build.local import Local
 from ...build.numbered import write_files
 from ...build.run import build
 from ...errors import BuildError, ExampleError, SchemaError
@@ -88,8 +86,7 @@ def save(folder: Path, examples: Sequence[Example], options: Mapping[str, Any]) 
 def _write(folder: Path, noted: Sequence[Noted], format: TFRecord, notes: Path) -> list[list[str]]:
     """Build the files; the rows of the examples that are in them. Where there are none, there is one empty file."""
     files = folder / "{0..}.tfr"
-    engine = Local(workers=1 if "tensorflow" in sys.modules else None)  # which does not survive a fork
-    said: dict[str, Any] = {"format": format, "order": "source", "engine": engine, "overwrite": True}
+    said: dict[str, Any] = {"format": format, "order": "source", "overwrite": True}
     part = re.sub(r"[^\w-]", "_", folder.absolute().name)  # which messages name
     try:
         if noted:
