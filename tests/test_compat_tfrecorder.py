@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import csv
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -380,7 +381,7 @@ def test_ratios(count: int, ratio: Any, sizes: tuple[int, ...]) -> None:
     assert [number for part in parts for number in part or []] == list(range(count))
 
 
-@pytest.mark.parametrize("ratio", [2.0, -0.1, [0.5, 0.6], [0.25] * 4, []])
+@pytest.mark.parametrize("ratio", [2.0, -0.1, [0.5, 0.6], [0.25] * 4, [], "0.8", None, float("nan"), ["a", "b"]])
 def test_ratios_that_make_no_sense(ratio: Any) -> None:
     with pytest.raises(ps.SchemaError, match="one ratio up to 1, or two or three that sum to 1"):
         tf_factory.split_examples_list([], ratio)
@@ -545,3 +546,134 @@ def test_fields_that_make_no_sense(tmp_path: Path, said: str) -> None:
     (tmp_path / "N.tfr.schema.json").write_text(said)
     with pytest.raises(ps.CorruptionError, match=r"N.tfr.schema.json"):
         tf_factory.generate_dataset(tf_factory.get_tfrecord_filepaths(tmp_path))
+
+
+class Killed(Matrix):
+    def load(self):
+        os.kill(os.getpid(), signal.SIGKILL)  # as the system does where memory is short
+
+
+def test_a_build_that_breaks_is_no_empty_folder(tmp_path: Path) -> None:
+    """Once, whatever kept all examples from being loaded counted as their wish to be left out."""
+    tf_factory.generate_and_save_tfrecords_files_for_examples(tmp_path, [Matrix(3)])
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ps.BuildError, match="expected a worker process to finish"):
+        tf_factory.generate_and_save_tfrecords_files_for_examples(tmp_path, [Killed(n) for n in range(40)])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_part_whose_examples_all_wish_to_be_left_out_is_empty(tmp_path: Path) -> None:
+    parts = {"train": [Picky("a"), Picky("b")], "eval": [Picky("unloaded"), Picky("unsplit")], "test": []}
+    counts = tf_factory.generate_and_save_tfrecords_files_for_examples_dict(tmp_path, parts)
+    assert counts == {"train": 2, "eval": 0, "test": 0}
+    paths = [path for name in parts for path in tf_factory.get_tfrecord_filepaths(tmp_path / name)]
+    assert [Path(path).stat().st_size > 0 for path in paths] == [True, False, False]
+    assert not (tmp_path / "eval" / "examples.csv").exists()
+    assert len(tuples(tf_factory.generate_dataset(paths))) == 4  # without the class, though some are empty
+
+
+def test_all_parts_are_replaced_or_none(toys: Path) -> None:
+    """There, and here once, a new train could stand beside an old eval that had some of its examples."""
+    examples = ToyExample.from_csv_file(toys / "examples.csv")
+    save = tf_factory.generate_and_save_train_eval_test_tfrecords_files_for_examples
+    save(toys / "saved", examples, [0.5, 0.3, 0.2], src_data_dirpath=toys / "data")
+    before = {path: path.read_bytes() for path in (toys / "saved").rglob("*.*")}
+    last = (toys / "saved" / "test" / "examples.csv").read_text().splitlines()[0].split(",")[0]
+    (toys / "data" / f"{last}.npy").unlink()
+    with pytest.raises(ps.ExampleError, match=rf"{last}.npy' - in example '0' of test"):
+        save(toys / "saved", examples, [0.5, 0.3, 0.2], src_data_dirpath=toys / "data", normalize=True)
+    assert {path: path.read_bytes() for path in (toys / "saved").rglob("*.*")} == before
+    with pytest.raises(ps.SchemaError, match=r"expected no folder for test, .* take it away first"):
+        save(toys / "saved", examples, 0.8, src_data_dirpath=toys / "data")
+
+
+class Relabelled(ToyExample):
+    """Its fields in another order, and one more."""
+
+    data = tfrecordable(dtype=Example.Field.TYPE_ARRAY_FLOAT32)(lambda self: self._data)
+    note = tfrecordable(dtype=Example.Field.TYPE_STRING)(lambda self: "a note")
+
+
+def test_the_class_says_what_is_read(toys: Path) -> None:
+    save = tf_factory.generate_and_save_tfrecords_files_for_examples_file
+    save(toys / "saved", ToyExample, toys / "examples.csv", src_data_dirpath=toys / "data", chunk_size_in_bins=12)
+    (path,) = tf_factory.get_tfrecord_filepaths(toys / "saved")
+
+    class Label(Example):
+        label = tfrecordable(dtype=Example.Field.TYPE_INT64)(lambda self: 0)
+
+    assert [label for (label,) in tuples(tf_factory.generate_dataset(path, Label))] == list(range(10))
+    assert tf_factory.generate_dataset(path, Relabelled).element_spec[2] == tf.TensorSpec([], tf.string)
+    assert tuples(tf_factory.generate_dataset(path, Relabelled))[0][2] == b""
+
+
+def test_folds_of_several_shapes_are_read_together(tmp_path: Path) -> None:
+    folds = {"fold_0": [Matrix(2, 3)], "fold_1": [Matrix(4)]}
+    tf_factory.generate_and_save_tfrecords_files_for_examples_dict(tmp_path, folds)
+    paths = [path for name in folds for path in tf_factory.get_tfrecord_filepaths(tmp_path / name)]
+    for kind in (None, Matrix):
+        assert [pixels.shape for (pixels,) in tuples(tf_factory.generate_dataset(paths, kind))] == [(2, 3), (4,)]
+
+
+def test_examples_of_several_classes(toys: Path) -> None:
+    """Each with the options that it takes; what one does not have is empty."""
+
+    class Scaled(ToyExample):
+        scale = tfrecordable(dtype=Example.Field.TYPE_INT32)(lambda self: self.by)
+
+        def load(self, by, src_data_dirpath):
+            self.by = by
+            super().load(src_data_dirpath)
+
+        def split(self):
+            return [self]
+
+    examples = [ToyExample("n0", 0), Scaled("n1", 1)]
+    save = tf_factory.generate_and_save_tfrecords_files_for_examples
+    assert save(toys / "saved", iter(examples), src_data_dirpath=toys / "data", by=7, chunk_size_in_bins=12) == 2
+    found = tuples(tf_factory.generate_dataset(tf_factory.get_tfrecord_filepaths(toys / "saved")))
+    assert [(label, scale) for label, _, scale in found] == [(0, 0), (1, 7)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("small", np.argmax([1, 3]), 1),
+        ("large", np.uint8(3), 3),
+        ("real", np.mean([1, 2]), 1.5),
+        ("double", np.float64(0.5), 0.5),
+        ("flag", 1, True),
+        ("flag", np.bool_(True), True),
+        ("numbers", [[1, 2], [3, 4]], [[1, 2], [3, 4]]),
+        ("reals", [[1, 2.5]], [[1, 2.5]]),
+        ("reals", (1, 2), [1, 2]),
+    ],
+)
+def test_numbers_as_numpy_and_lists_have_them(name: str, value: Any, wanted: Any) -> None:
+    record = Everything(**{**WHOLE, name: value}).serialize_to_string()
+    assert Everything.parse_from_string(record)[list(KINDS).index(name)].numpy().tolist() == wanted
+
+
+def test_files_are_listed_as_they_are(tmp_path: Path) -> None:
+    assert tf_factory.get_tfrecord_filepaths(tmp_path) == []
+    for name in ("10.tfr", "2.tfr"):  # 0 and 1 were taken away
+        (tmp_path / name).touch()
+    assert [Path(path).name for path in tf_factory.get_tfrecord_filepaths(tmp_path)] == ["2.tfr", "10.tfr"]
+
+
+def test_mistakes_are_told_in_words(toys: Path) -> None:
+    save = tf_factory.generate_and_save_tfrecords_files_for_examples
+    for size in ("1MB", None, float("inf"), float("nan")):
+        with pytest.raises(ps.SchemaError, match="expected a size of 1 or more"):
+            save(toys / "saved", [], size)
+    for examples in ([None], [{}]):
+        with pytest.raises(ps.SchemaError, match="expected examples of a class of Example, got"):
+            save(toys / "saved", examples)
+    with pytest.raises(ps.SchemaError, match=r"expected a class of examples, got 'list.csv'"):
+        tf_factory.generate_and_save_tfrecords_files_for_examples_file(toys, "list.csv", ToyExample)
+    with pytest.raises(ps.SchemaError, match=r"unknown option 'exmples_shuffle'.*Did you mean 'examples_shuffle'"):
+        save(toys / "saved", ToyExample.from_csv_file(toys / "examples.csv"), exmples_shuffle=True)
+    (toys / "titled.csv").write_text("name,label\nn0,0\n")
+    with pytest.raises(ValueError, match=r"invalid literal for int.* - at .*titled.csv, line 1"):
+        ToyExample.from_csv_file(toys / "titled.csv")
+    assert not (toys / "saved").exists()

@@ -20,6 +20,7 @@ from penstock import (
     ArrayRecordReader,
     CorruptionError,
     Field,
+    NotFoundError,
     Ray,
     Schema,
     SchemaError,
@@ -27,9 +28,11 @@ from penstock import (
     TFRecord,
     TFRecordReader,
     TFRecordWriter,
+    array_records,
     build,
     convert,
     load,
+    split,
     splits,
     tfrecords,
 )
@@ -105,8 +108,11 @@ def test_the_schema_beside_is_that_of_the_files_that_are_there(tmp_path: Path) -
     build(ROWS, tmp_path / "fold_1.tfrecord")
     assert load(tmp_path / "fold_0.tfrecord").schema == Schema(TYPES)
     both = [tmp_path / "fold_0.tfrecord", tmp_path / "0.tfrecord"]
-    assert "day" in load(both).schema  # of two kinds: found out
-    assert "x" in load(both).schema
+    with pytest.raises(SchemaError, match=r"got another than in .*fold_0.tfrecord.schema.json - at .*N.tfrecord"):
+        load(both)
+    assert list(load(both, schema={"x": "int64?"}).schema) == ["x"]
+    (tmp_path / "N.tfrecord.schema.json").unlink()
+    assert load(both).schema == Schema(TYPES)  # of some without: that of the others
 
 
 @pytest.mark.parametrize("said", ["[]", '{"penstock_schema": 1, "fields": {"x": {"type": "int99"}}}', "{", ""])
@@ -116,6 +122,79 @@ def test_a_schema_beside_that_makes_no_sense(tmp_path: Path, said: str) -> None:
     with pytest.raises(CorruptionError, match=r"got .* - at .*N.tfrecord.schema.json"):
         load(tmp_path / "{0..}.tfrecord")
     assert len(load(tmp_path / "{0..}.tfrecord", schema={"x": "int64"})["train"]) == 100
+
+
+@pytest.mark.parametrize("name", ["{split}-{00..}.tfrecord", "{split}.array_record", "{split}/{0..}.tfr"])
+def test_splits_stay_apart_whoever_reads_them(tmp_path: Path, name: str) -> None:
+    """A source of the same pattern once made one split of them all, and so did a folder: examples of test in train."""
+    build(splits(train=ROWS[:70], test=ROWS[70:]), tmp_path / name)
+    read = array_records if "array" in name else tfrecords
+    assert {split: len(each) for split, each in read(tmp_path / name).items()} == {"train": 70, "test": 30}
+    if "/" not in name:
+        assert {split: len(each) for split, each in load(tmp_path).items()} == {"train": 70, "test": 30}
+        assert {split: len(each) for split, each in read(tmp_path).items()} == {"train": 70, "test": 30}
+    assert main(["build", "-q", str(tmp_path / name), str(tmp_path / "data")]) == 0
+    assert {split: len(each) for split, each in load(tmp_path / "data").items()} == {"train": 70, "test": 30}
+    one = tmp_path / name.replace("{split}", "train").replace("{00..}", "00").replace("{0..}", "0")
+    assert len(split(read(one), train=0.5, test=0.5)) == 2  # one file alone has no splits yet
+
+
+def test_folders_of_any_ending_open(tmp_path: Path) -> None:
+    for suffix in ("tfr", "record", "tfrec"):
+        build(ROWS, tmp_path / suffix / f"{{0..}}.{suffix}")
+        assert len(load(tmp_path / suffix)["train"]) == 100
+
+
+def test_a_shard_that_is_missing_from_a_folder_is_an_error(tmp_path: Path) -> None:
+    build(ROWS, tmp_path / "train-00001-of-00003.tfrecord")
+    for read in (load, tfrecords):
+        with pytest.raises(NotFoundError, match=r"expected 3 shards, got 1, without train-00000-of-00003.tfrecord"):
+            read(tmp_path)
+    assert len(load(tmp_path / "train-00001-of-00003.tfrecord")["train"]) == 100  # which was asked for
+
+
+def test_one_file_has_no_number_of_shards(tmp_path: Path) -> None:
+    for write in (lambda **options: build(ROWS, tmp_path / "one.tfrecord", **options),
+                  lambda **options: convert(tmp_path / "data", tmp_path / "one.tfrecord", **options)):  # fmt: skip
+        build(ROWS, tmp_path / "data")
+        with pytest.raises(SchemaError, match=r"expected one file, got a size or a number of files"):
+            write(shards=3)
+        write(shards=1, overwrite=True)
+
+
+def test_names_tell_the_format_of_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build(ROWS, tmp_path / "data")
+    one = str(tmp_path / "one.array_record")
+    assert main(["convert", "-q", str(tmp_path / "data"), one, "--compression", "brotli", "--group-size", "4"]) == 0
+    assert main(["convert", "-q", str(tmp_path / "data"), one, "--compression", "gzip", "--overwrite"]) == 2
+    assert "--compression goes with --format tfrecord here" in capsys.readouterr().err
+
+
+def test_what_was_said_of_an_earlier_run_does_not_count(tmp_path: Path) -> None:
+    """A run that was told to overwrite, and killed: the next one is told so too, or leaves the files alone."""
+    build(ROWS, tmp_path / "{0..}.tfrecord", shards=3)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    run = f"""
+import os, penstock as ps
+class Row(ps.Example):
+    x: int
+    def load(self):
+        if self.x == 3: os.kill(parent, 9)
+parent = os.getpid()
+ps.build([Row(x=x) for x in range(4)], {str(tmp_path / "{0..}.tfrecord")!r}, overwrite=True)
+"""
+    assert subprocess.run([sys.executable, "-c", run]).returncode == -signal.SIGKILL
+    with pytest.raises(StorageError, match=r"expected a new file, got one that is there"):
+        build(ROWS, tmp_path / "{0..}.tfrecord", shards=3)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+    build(ROWS, tmp_path / "{0..}.tfrecord", shards=3, overwrite=True)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_errors_name_the_files_and_not_the_folder_in_which_they_are_built(tmp_path: Path) -> None:
+    script = f"import penstock as ps; ps.build(iter({ROWS[:3]!r}), {str(tmp_path / '{0..}.tfrecord')!r}, shards=0)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ".build" not in done.stderr
 
 
 def test_sizes_are_those_that_were_asked_for(tmp_path: Path) -> None:
@@ -295,9 +374,12 @@ def test_two_builds_at_once(tmp_path: Path) -> None:
         ("{spilt}-{0..}.tfrecord", r"expected \{split\} and a number such as \{000..\} in braces, once each"),
         ("{00..}-{0..}.tfrecord", "once each"),
         ("{00..03}.tfrecord", "once each"),
-        ("{0..}.bin", r"expected names of files that end in .record, .*, got others"),
+        ("{0..}.bin", r"expected a folder, or names of files that end in .record, .*, got others"),
+        ("all.tfrecord.gz", "expected a folder, or names of files"),
+        ("all.zip", "expected a folder, or names of files"),
+        ("w-*.tfrecord", r"expected names of files to write, got a glob - at .*Number them: .*w-\{000..\}.tfrecord"),
         ("{0..}.tfrecord.gz", "compression= says how"),
-        ("{split}", "expected names of files"),
+        ("{split}", "or names of files"),
         ("{0..}/x.tfrecord", "expected numbers in the names of files, got them in a folder's"),
     ],
 )
@@ -313,7 +395,7 @@ def test_a_size_is_that_of_a_file(tmp_path: Path) -> None:
     assert max(file.stat().st_size for file in files) <= 500
     assert sum(file.stat().st_size for file in files) > 400 * len(files)
     with pytest.raises(
-        SchemaError, match=r"expected one file, got a size of files.*Number them: train-\{000..\}.tfrecord"
+        SchemaError, match=r"expected one file, got a size or a number.*Number them: one-\{000..\}.tfrecord"
     ):
         build(ROWS, tmp_path / "one.tfrecord", format=TFRecord(shard_examples=10))
     (tmp_path / "0.tfrec").mkdir()

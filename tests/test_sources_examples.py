@@ -190,6 +190,11 @@ class Dealt:
         """One option."""
 
 
+class Other(Dealt):
+    def split(self, depth: int = 5) -> None:
+        """Another option."""
+
+
 class Reading(Dealt):
     def load(self, root: str, **rest: object) -> None:
         """It looks at the rest."""
@@ -198,7 +203,10 @@ class Reading(Dealt):
 
 def test_options_are_dealt_out_among_methods() -> None:
     options = {"root": "here", "bins": 3}
-    assert deal(Dealt, options) == {"load": options, "split": {"bins": 3}}
+    assert deal([Dealt], options) == {Dealt: {"load": options, "split": {"bins": 3}}}
     with pytest.raises(SchemaError, match=r"unknown option 'bin' - at Dealt. Did you mean 'bins'"):
-        deal(Dealt, {"root": "here", "bin": 3})
-    assert deal(Reading, {"bin": 3})["load"] == {"bin": 3}  # who knows what it does with it
+        deal([Dealt], {"root": "here", "bin": 3})
+    assert deal([Reading], {"bin": 3})[Reading]["load"] == {"bin": 3}  # who knows what it does with it
+    with pytest.raises(SchemaError, match=r"unknown option 'shufle' - at Dealt, Other. Did you mean 'shuffle'"):
+        deal([Dealt, Other], {"depth": 1, "shufle": 3}, besides=["shuffle"])
+    assert deal([Dealt, Other], {"depth": 1})[Other]["split"] == {"depth": 1}  # one that one of them knows

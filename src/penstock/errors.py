@@ -9,7 +9,8 @@ PenstockError
 │   ├── NotFoundError       (FileNotFoundError)
 │   └── ElsewhereError                     bytes that are not here yet: nobody but the loader sees it
 ├── BuildError                             a build that cannot go on as asked
-│   └── ExampleError                       an example that could not be stored: split, key, place
+│   ├── ExampleError                       an example that could not be stored: split, key, place
+│   └── NoExamplesError     (SchemaError)  nothing to store: where
 ├── LoadError                              a function of a loader that failed on an example: key, path
 └── MissingDependencyError  (ImportError)  an optional package that is not installed
 """
@@ -88,6 +89,10 @@ class ExampleError(BuildError):
         self.split = split
         self.key = key
         self.place = place
+
+
+class NoExamplesError(BuildError, SchemaError):
+    """A split, or a whole build, without any example."""
 
 
 class LoadError(PenstockError):

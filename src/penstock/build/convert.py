@@ -110,7 +110,7 @@ def _convert_to_files(
     meter = Meter(engine.progress)
     meter.begin("writing", sum(map(len, sources.values())))
     said: dict[str, Any] = {"shards": shards, "overwrite": overwrite, "sync": engine.sync}
-    files = write_files(sources, path, file_format(format, path), **said, progress=meter)
+    files = write_files(sources, path, file_format(format, path, shards), **said, progress=meter)
     schema = next(iter(sources.values())).schema
     write_schemas(str(path), files, schema)
     opened = open_written(path, files, schema)

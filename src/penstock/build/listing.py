@@ -12,7 +12,7 @@ import numpy as np
 
 from .._core import Records
 from ..columns import Array
-from ..errors import PenstockError, SchemaError
+from ..errors import NoExamplesError, PenstockError
 from ..records.codec import Codec
 from ..records.formats import Format
 from ..schema import Schema
@@ -51,7 +51,7 @@ class Split:
         inputs = Inputs(self.source)
         self.keys, self.known = inputs.keys(), inputs.schema
         if not len(inputs):
-            raise SchemaError("expected examples, got none", self.name)
+            raise NoExamplesError("expected examples, got none", self.name)
         self.rows = order_rows(self.name, self.keys, order=self.order, seed=self.seed, place=inputs.place)
 
     def fingerprint(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from warnings import warn
 
 import numpy as np
 
-from ..errors import BuildError, SchemaError
+from ..errors import BuildError, NoExamplesError, SchemaError
 from ..info import Info
 from ..manifest import WORK, Manifest, dataset_name, dataset_version, in_format, shard_file
 from ..records.codec import default_threads
@@ -377,7 +377,7 @@ class _Build:
     def _commit(self, standing: Manifest | None, written: list[Outcome]) -> Built:
         shards = [self.outcomes[task.file] for task in self.tasks]
         if not any(shard.records for shard in shards):
-            raise BuildError(f"expected examples, got none that could be stored - at {self.place.where}")
+            raise NoExamplesError("expected examples, got none that could be stored", str(self.place.where))
         if standing is not None and not written and standing.info == self.info:
             return self._up_to_date(standing)
         files: dict[str, list[str]] = {}

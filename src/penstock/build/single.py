@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import SchemaError
+from ..errors import BuildError, SchemaError
 from ..load.dataset import Dataset
 from ..load.opening import Opened
 from ..manifest import Manifest, ShardEntry
@@ -19,7 +20,7 @@ from ..records.shard import open_shard
 from ..records.tfrecord import TFRecord
 from ..sources.record_files import RecordFiles
 from ..splitting import Splits
-from ..storage import SPLIT, is_numbered, is_url
+from ..storage import SPLIT, is_glob, is_numbered, is_url
 from .commit import QUARANTINE
 from .journal import hold
 from .local import Local
@@ -28,21 +29,27 @@ from .report import Built, Meter
 
 SUFFIXES = dict.fromkeys((".record", ".tfr", ".tfrec", ".tfrecord", ".tfrecords"), "tfrecord")
 SUFFIXES[".array_record"] = "array_record"
+OTHERS = (".gz", ".tgz", ".zst", ".zip", ".xz", ".bz2", ".tar", ".csv", ".json", ".jsonl", ".parquet", ".npz", ".h5")
 HIDDEN, DATA = ".build", "data"
+PLACING = "placing"  # is in the folder from when files begin to get their names: then they are those of this build
 PARTS = 64  # that are built at first: what a build that was cut off does not do again
 
 
 def names_file(path: str | Path) -> bool:
     """Whether a path stands for files of records, one or many with numbers."""
-    if os.path.splitext(path)[1].lower() not in SUFFIXES:
-        if is_numbered(path) or SPLIT in str(path):
-            expected = f"expected names of files that end in {', '.join(SUFFIXES)}"
+    suffix, folder = os.path.splitext(path)[1].lower(), os.path.isdir(path)
+    if suffix not in SUFFIXES:
+        if is_numbered(path) or SPLIT in str(path) or (suffix in OTHERS and not folder and not is_url(path)):
+            expected = f"expected a folder, or names of files that end in {', '.join(SUFFIXES)}"
             raise SchemaError(f"{expected}, got others", str(path), "compression= says how they are compressed")
         return False
+    if is_glob(str(path)) and not folder and not os.path.exists(path):
+        hint = f"Number them: {re.sub('[*?]+', '{000..}', str(path), count=1)}"
+        raise SchemaError("expected names of files to write, got a glob", str(path), hint)
     if is_url(path):
         hint = "Build a dataset there, or the file here, and copy it"
         raise SchemaError("expected a folder of a store, got files of records", str(path), hint)
-    return not os.path.isdir(path)
+    return not folder
 
 
 def quarantine_of(path: str | Path) -> Path:
@@ -62,9 +69,9 @@ def build_file(build: Callable[..., Built], source: Any, path: Path, options: di
     splits = list(source) if isinstance(source, Splits) else ["train"]
     check_pattern(where, splits)
     check_apart(where, _files_read(source))
-    format = file_format(options["format"], path)
+    format = file_format(options["format"], path, options["shards"])
     with alone(path) as folder:
-        overwrite = options["overwrite"] or folder.exists()  # which is the same build, until told otherwise
+        overwrite = options["overwrite"] or (folder / PLACING).exists()
         for split in splits:
             NumberedFiles(where, split, overwrite).check()
         shards: dict[str, Any] = {"shards": 1, "format": format}
@@ -72,10 +79,13 @@ def build_file(build: Callable[..., Built], source: Any, path: Path, options: di
             shards = {"shards": PARTS, "format": TFRecord()}
         try:
             built = build(source, folder, **{**options, **shards})
-        except Exception:
-            if options["overwrite"]:
+        except (Exception, KeyboardInterrupt) as error:
+            if options["overwrite"] and isinstance(error, Exception):
                 shutil.rmtree(folder, ignore_errors=True)  # the next one begins anew in any case
+            if type(error) in (BuildError, KeyboardInterrupt):
+                raise type(error)(str(error).replace(str(folder), where)) from error.__cause__
             raise
+        (folder / PLACING).touch()
         written = _put_into_place(built, folder, path, format, options)
         if (folder / QUARANTINE).exists():
             os.replace(folder / QUARANTINE, quarantine_of(path))
@@ -150,7 +160,7 @@ def _hidden(pattern: str) -> Path:
     return fixed / f".{rest}{HIDDEN}"
 
 
-def file_format(format: Any, path: Path) -> Format:
+def file_format(format: Any, path: Path, shards: int | None) -> Format:
     """The one that the files are named after, with the options that were given."""
     name = SUFFIXES[path.suffix.lower()]
     if isinstance(format, Sequence) and not isinstance(format, str):
@@ -165,7 +175,8 @@ def file_format(format: Any, path: Path) -> Format:
     if not isinstance(format, FORMATS[name]):
         raise SchemaError(f"expected {FORMATS[name].__name__}(...) for such files, got {format!r}", str(path))
     plain = FORMATS[name]()
-    if not is_numbered(path) and (format.shard_bytes, format.shard_examples) != (plain.shard_bytes, None):
-        hint = f"Number them: train-{{000..}}{path.suffix}"
-        raise SchemaError("expected one file, got a size of files", str(path), hint)
+    sized = shards not in (None, 1) or (format.shard_bytes, format.shard_examples) != (plain.shard_bytes, None)
+    if sized and not is_numbered(path):
+        hint = f"Number them: {path.stem}-{{000..}}{path.suffix}"
+        raise SchemaError("expected one file, got a size or a number of files", str(path), hint)
     return format

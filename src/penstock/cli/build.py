@@ -163,7 +163,7 @@ def _recognised(source: str, places: tuple[str, ...], options: dict[str, Any]) -
     how = {} if options["max_side"] is None else {"resize": Image(max_side=options["max_side"])}
     if how and kind != "image_folder":
         raise click.UsageError(f"--max-side is for a folder of images, and {source} is taken as {kind}")
-    return Asked(kind, remark, getattr(sources, kind)(source, **how), places[0], asked_formats(options))
+    return Asked(kind, remark, getattr(sources, kind)(source, **how), places[0], asked_formats(options, places[0]))
 
 
 def _is_inside(path: str, folder: str) -> bool:
@@ -180,7 +180,7 @@ def _recipe(name: str, places: tuple[str, ...], options: dict[str, Any]) -> Aske
     root, path = places[0] if places else None, places[1] if len(places) > 1 else recipe.PATH
     if options["compression"] is None and "array_record" in options["format"]:
         options = options | {"compression": "none"}  # as the recipe has it, unless told
-    formats = recipe.sized(asked_formats(options))
+    formats = recipe.sized(asked_formats(options, path))
     told = (formats, recipe.SCHEMA, recipe.INFO)
     if options["ratios"]:
         return Asked(name, "", recipe.recordings(root), path, *told)

@@ -35,7 +35,7 @@ def convert(source: str, path: str, **options: Any) -> int:
 
     The same command again goes on after whatever has cut it off.
     """
-    formats = asked_formats(options)
+    formats = asked_formats(options, path)
     schema = parse_schema(options["schema"]) if options["schema"] else None
     said = {"format": formats, "schema": schema, "shards": options["shards"], "overwrite": options["overwrite"]}
     built = run(lambda engine: convert_dataset(source, path, engine=engine, **said), options)

@@ -23,6 +23,7 @@ from ..manifest import MANIFEST, Manifest, ShardEntries, ShardEntry, read_keys, 
 from ..records import tfrecord
 from ..records.check import IndexReport, check_indexes, checksum
 from ..records.codec import default_threads
+from ..records.schema_file import read_schema
 from ..records.tfrecord import Report
 from ..storage import is_url, join_url, open_store, url_name
 from ..tfds.directory import INFO
@@ -105,7 +106,7 @@ def check(path: str, told: Told, bar: Bar | None = None) -> Checked:
     if isinstance(told, int):
         found = f"{INFO} says {told} records, the shard has {report.records}"
         return Checked(report, indexes, [] if told == report.records else [found])
-    return Checked(report, indexes, [] if told is None else _problems(path, told, report))
+    return Checked(report, indexes, _schema_problems(path) if told is None else _problems(path, told, report))
 
 
 def _copied(url: str, folder: Path) -> str:
@@ -115,6 +116,15 @@ def _copied(url: str, folder: Path) -> str:
         with suppress(FileNotFoundError):
             store.fetch(name, folder / file, size=store.entry(name).size)
     return str(folder / url_name(url))
+
+
+def _schema_problems(path: str) -> list[str]:
+    """What is wrong with the schema beside a file."""
+    try:
+        read_schema([path])
+    except CorruptionError as error:
+        return [str(error)]
+    return []
 
 
 def _problems(path: str, entry: ShardEntry, report: Report) -> list[str]:

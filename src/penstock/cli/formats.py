@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
+from ..build.single import SUFFIXES
 from ..records import array_record
 from ..records.formats import FORMATS, Format
 
@@ -80,10 +82,16 @@ def format_options(command: Command) -> Command:
     return command
 
 
-def asked_formats(options: dict[str, Any]) -> list[Format]:
-    """What the options say. A compression, or a size of groups, is for the format that has it."""
+def asked_formats(options: dict[str, Any], path: str) -> list[Format]:
+    """What the options say. A compression, or a size of groups, is for the format that has it.
+
+    path  where it goes: names of plain files tell their format
+    """
+    names, named = options["format"], SUFFIXES.get(os.path.splitext(path)[1].lower())
+    if names == ["tfrecord"] and named and not os.path.isdir(path):  # nobody has said another
+        names = [named]
     asked: dict[str, dict[str, Any]] = {
-        name: {option: options[option] for option in ("shard_bytes", "shard_examples")} for name in options["format"]
+        name: {option: options[option] for option in ("shard_bytes", "shard_examples")} for name in names
     }
     compression, group_size = options["compression"], options["group_size"]
     if compression is not None:

@@ -15,6 +15,7 @@ from ..load.dataset import load
 from ..load.show import field_value_text
 from ..records.codec import Codec
 from ..records.peek import SAMPLE, first_records, infer_schema, opening
+from ..records.schema_file import read_schema
 from ..records.tar import checked_schema, is_tar, read_sample, sampled_schema
 from ..records.wording import shortened
 from ..schema import Schema
@@ -72,10 +73,11 @@ def head(file: str, number: int, schema: str | None, as_json: bool) -> int:
         check_there(path)
         if shown >= number:
             break
-        records, damage = first_records(path, max(number - shown, SAMPLE if declared is None else 0))
+        known = declared or read_schema([path])
+        records, damage = first_records(path, max(number - shown, SAMPLE if known is None else 0))
         wanted = list(records)[: number - shown]
         in_tar = bool(wanted) and is_tar(path)
-        codec = _codec_of_tar(path, declared) if in_tar else _codec(list(records), declared)
+        codec = _codec_of_tar(path, declared) if in_tar else _codec(list(records), known)
         for position, record in enumerate(wanted):
             if codec is None:
                 example = {"record": record}
@@ -96,14 +98,12 @@ def head(file: str, number: int, schema: str | None, as_json: bool) -> int:
 
 def _of_dataset(path: str, number: int, schema: Schema | None, *, as_json: bool) -> int:
     """The first examples of a dataset: of its shards only they are read."""
-    dataset = load(path, schema=schema, decode=False)
+    dataset = load(path, schema=schema)
     codec = Codec(dataset.schema)
     for name in dataset:
-        split = dataset[name]
-        shown = min(number, len(split))
+        shown = min(number, len(dataset[name]))
         number -= shown
-        for at in range(shown):
-            example = split[at]
+        for at, example in enumerate(dataset[name].decode(False).take(shown)):
             print_json(example) if as_json else _print(example, codec, f"{path}, {name}[{at}]")
     return WELL
 

@@ -18,6 +18,7 @@ from ..load.dataset import load
 from ..provenance import place_of_record, places_of
 from ..records.index import sidecar_path
 from ..records.peek import SAMPLE, first_records, infer_schema, opening
+from ..records.schema_file import read_schema
 from ..records.shard import ShardReader, open_shard
 from ..records.tar import sampled_schema
 from ..schema import Schema
@@ -49,6 +50,7 @@ class About:
     sizes: np.ndarray[Any, Any]
     indexed: bool
     schema: Schema | None
+    known: bool  # it stands beside the file
 
     def smallest_median_largest(self) -> tuple[int, int, int]:
         """Sizes of records."""
@@ -62,13 +64,16 @@ def look(path: str, bar: Bar) -> About:
     with opening(path):
         reader = open_shard(path, progress=bar)
     try:
+        told = read_schema([path])
         tar = reader.format == "tar"
-        schema = sampled_schema([path]) if tar else infer_schema(first_records(path, SAMPLE)[0])
+        schema = told or (sampled_schema([path]) if tar else infer_schema(first_records(path, SAMPLE)[0]))
     except (CorruptionError, SchemaError):
-        schema = None
+        told = schema = None
     indexed = sidecar_path(path).exists()
     size = os.path.getsize(path)
-    return About(path, size, reader.format, reader.compression, len(reader), record_sizes(reader), indexed, schema)
+    sizes = record_sizes(reader)
+    known = told is not None
+    return About(path, size, reader.format, reader.compression, len(reader), sizes, indexed, schema, known)
 
 
 def record_sizes(reader: ShardReader) -> np.ndarray[Any, Any]:
@@ -146,7 +151,7 @@ def _show_dataset(path: str, *, as_json: bool, alone: bool) -> None:
     if manifest is None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of fields that can't be read: they are shown
-            dataset = load(path, decode=False)
+            dataset = load(path)
         if heading:
             _print_heading(path, dataset.name)
         print_json(opened_json(path, dataset)) if as_json else print_opened(dataset)
@@ -230,5 +235,6 @@ def _print(found: list[About]) -> None:
         if not schema:
             screen.print(f"[dim]the records{where} are no tf.Example[/dim]", soft_wrap=True)
             continue
-        screen.print(f"[dim]schema{where}, as the first records show it[/dim]", soft_wrap=True)
+        shown = "" if all(about.known for about in found) else ", as the first records show it"
+        screen.print(f"[dim]schema{where}{shown}[/dim]", soft_wrap=True)
         screen.print(schema_table(schema))

@@ -115,6 +115,8 @@ def _interleaved(recipe: Recipe, interleave: Interleave) -> Any:
     """The records of the split, some of each file in turn."""
     _bring(recipe)
     files = _file_parts(recipe)
+    if not files:
+        raise SchemaError("expected examples, got none", "to_tf", "Take a larger part of the split")
     compression = _compression(files[0]["filename"])
     if interleave.sort is not None:
         files = list(interleave.sort(files))

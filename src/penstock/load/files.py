@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,15 +21,18 @@ from ..records.peek import opening
 from ..records.tar import checked_schema, rules_of, sampled_schema
 from ..schema import Schema
 from ..sources.listed import split_order
-from ..sources.record_files import files_of, format_named, schema_of, split_name
-from ..sources.tar import split_of
+from ..sources.record_files import by_split, files_of, format_named, schema_of
 from ..storage import SPLIT, split_patterns
 from ..tfds.directory import INFO
 from .opening import Opened, PathLike
 from .shard_files import ShardFile, ShardFiles
 
 _MOST_NAMED = 5  # datasets, where there are some below a folder that is none
-_TFDS_NAME = re.compile(r"([A-Za-z]\w*)-([\w-]+)\.(?:tfrecord|array_record)-\d{5,}-of-\d{5,}")
+
+
+def record_formats(folder: PathLike) -> list[str | None]:
+    """The formats of the record files in a folder; [None] where there are none."""
+    return list(dict.fromkeys(filter(None, map(format_named, sorted(os.listdir(folder)))))) or [None]
 
 
 def record_files(path: PathLike, format: str | None = None) -> list[str]:
@@ -85,10 +87,8 @@ def _files_of_splits(paths: Sequence[PathLike], format: str | None) -> dict[str,
             for split, pattern in split_patterns(os.fspath(path)).items():
                 splits.setdefault(split, []).extend(record_files(pattern, format))
         return splits
-    files = [file for path in paths for file in record_files(path, format)]
-    for file in files:
-        splits.setdefault(_split_of(file), []).append(file)
-    return {"train": files} if "" in splits else splits
+    splits = by_split([file for path in paths for file in record_files(path, format)])
+    return {split or "train": files for split, files in splits.items()}
 
 
 def _datasets_below(folder: Path) -> list[Path]:
@@ -98,12 +98,6 @@ def _datasets_below(folder: Path) -> list[Path]:
         for beside in (MANIFEST, INFO, MAPPING):
             found += [path.parent for path in itertools.islice(folder.glob("*/" * depth + beside), _MOST_NAMED)]
     return sorted(set(found))[:_MOST_NAMED]
-
-
-def _split_of(path: str) -> str:
-    """The split that a file's name tells, or nothing."""
-    match = _TFDS_NAME.fullmatch(os.path.basename(path))
-    return match[2] if match else split_name(path) or split_of(path)
 
 
 # Indexes of files that came without one

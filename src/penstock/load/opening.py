@@ -112,9 +112,9 @@ def files_without_manifest(path: str) -> dict[str, int | None]:
 
         return dict.fromkeys(file for files in exported_files(directory).values() for file in files)
     _check_finished(directory)
-    from .files import record_files
+    from .files import record_files, record_formats
 
-    return dict.fromkeys(record_files(directory))
+    return dict.fromkeys(file for format in record_formats(directory) for file in record_files(directory, format))
 
 
 def names_files(url: str) -> bool:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .._core import Index, crc32c, offsets_from_dali
+from .._core import Index, Shard, crc32c, offsets_from_dali
 from ..errors import PenstockError, StorageError
 from .index import sidecar_path
-from .tfrecord import TFRecordReader
 
 BLOCK = 1 << 22
 
@@ -41,7 +40,7 @@ def check_indexes(
 ) -> list[IndexReport]:
     """A report on each index beside a shard. Offsets are compared with the shard's own if it is `whole`."""
     ours, dali = sidecar_path(path), dali_path(path)
-    offsets = TFRecordReader(path, index=False).offsets if whole and (ours.exists() or dali.exists()) else None
+    offsets = Shard(path).offsets if whole and (ours.exists() or dali.exists()) else None
     reports = []
     if ours.exists():
         reports.append(IndexReport(str(ours), tuple(_problems(Path(path), ours, offsets, progress))))

@@ -14,6 +14,7 @@ from ..storage import publish, read_json
 
 SUFFIX = ".schema.json"
 MOST_BYTES = 64 << 20
+HINT = "Delete the file, or say what the records hold: schema={...}"
 _NUMBER = re.compile(r"\{\d*\.\.\}")
 
 
@@ -28,14 +29,17 @@ def write_schema(pattern: str | os.PathLike[str], schema: Schema) -> None:
 
 
 def read_schema(files: Sequence[str]) -> Schema | None:
-    """What was said of some files; None where nobody has, and where they are of several kinds."""
-    found: dict[Path | None, Schema | None] = {}
+    """What was said of some files, or of some of them; None where nobody has. Files of two kinds are an error."""
+    found: dict[Path, Schema] = {}
     for file in files:
         path = next((path for path in _paths_of(file) if path in found or path.exists()), None)
-        if path not in found:
-            found[path] = None if path is None else _read(path)
-    schemas = list(found.values())
-    return schemas[0] if schemas and all(schema == schemas[0] for schema in schemas) else None
+        if path is not None and path not in found:
+            found[path] = _read(path)
+            first = next(iter(found))
+            if found[path] != found[first]:
+                hint = "Read them apart, or say what they hold: schema={...}"
+                raise SchemaError(f"expected files of one schema, got another than in {first}", str(path), hint)
+    return next(iter(found.values()), None)
 
 
 def _paths_of(file: str) -> Iterator[Path]:
@@ -50,4 +54,6 @@ def _read(path: Path) -> Schema:
     try:
         return Schema.from_json(read_json(path, "the schema of records", MOST_BYTES))
     except SchemaError as error:
-        raise CorruptionError(str(error), str(path)) from None
+        raise CorruptionError(f"{error} - at {path}. {HINT}") from None
+    except CorruptionError as error:
+        raise CorruptionError(f"{error}. {HINT}") from None

@@ -14,7 +14,6 @@ The schema says what each file is read as. Without one, the last part of its ext
 from __future__ import annotations
 
 import io
-import os
 import re
 import tarfile
 from ast import literal_eval
@@ -41,14 +40,7 @@ Rule = tuple[str, str, list["int | None"]]
 _IMAGES = ("jpg", "jpeg", "png", "gif", "bmp", "webp")
 _NUMBERS = ("cls", "cls2", "index", "inx", "id", "int")
 _TEXTS = ("txt", "text", "transcript", "json", "jsn")
-_NAME = re.compile(r"(.*?)(?:[-_.]?\d+(?:-of-\d+)?)?(?:\.tar|\.tar\.gz|\.tgz|\.tar\.zst)", re.IGNORECASE)
 _NPY = re.compile(rb"\x93NUMPY(?:\x01.(?P<short>..)|[\x02\x03].(?P<long>....))", re.DOTALL)
-
-
-def split_word(path: str) -> str:
-    """The last word of a shard's name before its number: train of data/photos-train-000.tar."""
-    match = _NAME.fullmatch(os.path.basename(path))
-    return re.split(r"[-_.]", match[1])[-1] if match else ""
 
 
 def sampled_schema(files: Sequence[str], *, raw: bool = False) -> Schema:

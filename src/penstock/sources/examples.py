@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
-from ..errors import SchemaError, check_known
+from ..errors import SchemaError, check_known, name_known
 from ..example import Example
 from ..identity import code_digest, described
 from ..schema import Schema
@@ -79,22 +80,32 @@ def check_method(kind: type, method: str, options: Mapping[str, Any]) -> None:
             raise SchemaError(f"expected the option {each.name!r}, got none", where, hint)
 
 
-def deal(kind: type, options: Mapping[str, Any], methods: Sequence[str] = METHODS) -> dict[str, dict[str, Any]]:
-    """Options dealt out among the methods of a class: each gets those that it names, or all where it has **kwargs.
+Dealt = dict[str, dict[str, Any]]  # the options of each method
+
+
+def deal(
+    kinds: Iterable[type], options: Mapping[str, Any], methods: Sequence[str] = METHODS, *, besides: Iterable[str] = ()
+) -> dict[type, Dealt]:
+    """Options dealt out among the methods of classes: each gets those that it names, or all where it has **kwargs.
 
     One that no method names is an error, unless there is one whose code reads its **kwargs: that may know it.
+
+    besides  what else is an option, though not here: an error that names one like it may mean that
     """
-    dealt, known, reads = {}, [], False
-    for method in methods:
+    dealt: dict[type, Dealt] = {kind: {} for kind in kinds}
+    known, reads = [], False
+    for kind, method in product(dealt, methods):
         function = getattr(kind, method)
         parameters = inspect.signature(function).parameters.values()
         named = [each.name for each in parameters if each.kind in _GIVEN_BY_NAME]
         rest = next((each.name for each in parameters if each.kind is _Parameter.VAR_KEYWORD), "")
-        dealt[method] = {name: value for name, value in options.items() if rest or name in named}
+        dealt[kind][method] = {name: value for name, value in options.items() if rest or name in named}
         known += named[1:]  # without self, or what stands in its place
         reads |= bool(rest) and any(step.argval == rest for step in dis.get_instructions(inspect.unwrap(function)))
-    if not reads:
-        check_known(options, known, "option", kind.__name__)
+    for name in () if reads or not dealt else options:
+        if name not in known:
+            hint = name_known(name, dict.fromkeys([*known, *besides]), "options")
+            raise SchemaError(f"unknown option {name!r}", ", ".join(kind.__name__ for kind in dealt), hint)
     return dealt
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..columns import Array
-from ..errors import RecordIndexError, SchemaError
+from ..errors import NotFoundError, RecordIndexError, SchemaError
 from ..records import Records
 from ..records.array_record import ArrayRecordReader
 from ..records.codec import Codec
@@ -22,17 +22,21 @@ from ..records.tar import SUFFIXES as TAR_SUFFIXES
 from ..records.tfrecord import TFRecordReader
 from ..schema import Schema
 from ..splitting import Splits
+from ..storage import SPLIT, is_url, split_patterns
 from .files import PathLike, files_named, short_names, stamp_of
 from .image_folder import SPLIT_NAMES
 from .listed import position, split_order
 
 SUFFIXES = {
-    "tfrecord": (".tfrecord", ".tfrecords", ".tfrecord.gz", ".tfrecords.gz", ".tfrec"),
+    "tfrecord": (".tfrecord", ".tfrecords", ".tfrecord.gz", ".tfrecords.gz", ".tfrec", ".tfr", ".record"),
     "array_record": (".array_record", ".arrayrecord"),
     "tar": TAR_SUFFIXES,
 }
 _KIND = r"(?:\.tfrecords?|\.array_?record)?"
-SHARD_NAME = re.compile(rf"(.+?){_KIND}-\d{{5}}-of-\d{{5}}{_KIND}(?:\.gz)?", re.IGNORECASE)
+SHARD_NAME = re.compile(rf"(.+?){_KIND}-(\d{{5,}})-of-(\d{{5,}})({_KIND}(?:\.gz)?)", re.IGNORECASE)
+_TFDS_NAME = re.compile(r"([A-Za-z]\w*)-([\w-]+)\.(?:tfrecord|array_record)-\d{5,}-of-\d{5,}")
+_SUFFIX = "|".join(re.escape(suffix) for suffixes in SUFFIXES.values() for suffix in suffixes)
+_NUMBERED = re.compile(rf"(.*?)(?:[-_.]?\d+(?:-of-\d+)?)?(?:{_SUFFIX})", re.IGNORECASE)
 
 _SAMPLED_FILES = 16
 _OPEN_FILES = 16  # that are kept open
@@ -140,33 +144,51 @@ class RecordFiles:
 def tfrecords(pattern: PathLike, schema: Schema | Mapping[str, Any] | None = None) -> RecordFiles | Splits:
     """The records of TFRecord files. A schema that is not given stands beside them, or is inferred from a sample.
 
-    Files called train-00000-of-00010.tfrecord, or name-train.tfrecord-00000-of-00010, and so on for other splits, keep
-    their splits.
+    What stands for {split} in a pattern names the splits, and so do names such as train-00000-of-00010.tfrecord and
+    name-train.tfrecord-00000-of-00010; and train-0.tfrecord, where others are called test-0.tfrecord.
     """
-    return _record_files(files_of(pattern, "tfrecord"), schema, TFRecordReader)
+    return _record_files(files_of_splits(pattern, "tfrecord"), schema, TFRecordReader)
 
 
 def array_records(pattern: PathLike, schema: Schema | Mapping[str, Any] | None = None) -> RecordFiles | Splits:
     """The same of ArrayRecord files."""
-    return _record_files(files_of(pattern, "array_record"), schema, ArrayRecordReader)
+    return _record_files(files_of_splits(pattern, "array_record"), schema, ArrayRecordReader)
 
 
 def _record_files(
-    files: list[str], schema: Schema | Mapping[str, Any] | None, opens: Callable[[str], ShardReader]
+    splits: Mapping[str, list[str]], schema: Schema | Mapping[str, Any] | None, opens: Callable[[str], ShardReader]
 ) -> RecordFiles | Splits:
+    files = [path for some in splits.values() for path in some]
     known = schema_of(files) if schema is None else schema if isinstance(schema, Schema) else Schema(schema)
-    names = short_names(files)
-    splits: dict[str, list[int]] = {}
-    for number, path in enumerate(files):
-        splits.setdefault(split_name(path), []).append(number)
+    names = dict(zip(files, short_names(files), strict=True))
     if "" in splits:
-        return RecordFiles(files, known, names, opens)
+        return RecordFiles(files, known, list(names.values()), opens)
     return Splits(
         {
-            split: RecordFiles([files[n] for n in splits[split]], known, [names[n] for n in splits[split]], opens)
+            split: RecordFiles(splits[split], known, [names[path] for path in splits[split]], opens)
             for split in sorted(splits, key=split_order)
         }
     )
+
+
+def files_of_splits(pattern: PathLike, format: str | None = None) -> dict[str, list[str]]:
+    """The files of each split that a pattern names; all of them under "" where that is not told for each."""
+    text = os.fspath(pattern)
+    if SPLIT in text and not is_url(text):
+        return {split: files_of(named, format) for split, named in split_patterns(text).items()}
+    return by_split(files_of(pattern, format))
+
+
+def by_split(files: Sequence[str]) -> dict[str, list[str]]:
+    """Files by the splits that their names tell; all of them under "" where one tells none.
+
+    A file that is called train.tfrecord may be all that there is: such names tell splits where there are two of them.
+    """
+    splits: dict[str, list[str]] = {}
+    for path in files:
+        splits.setdefault(split_name(path), []).append(path)
+    shards = (SHARD_NAME.fullmatch(os.path.basename(path)) or format_named(path) == "tar" for path in files)
+    return splits if "" not in splits and (len(splits) > 1 or any(shards)) else {"": list(files)}
 
 
 def format_named(name: str) -> str | None:
@@ -187,13 +209,32 @@ def files_of(pattern: PathLike, format: str | None = None) -> list[str]:
         names = sorted(name for name in os.listdir(pattern) if not name.startswith("."))
         for each in formats:
             if found := [os.path.join(pattern, name) for name in names if format_named(name) == each]:
+                _check_complete(found)
                 return found
     return files_named(pattern, suffixes)
 
 
+def _check_complete(files: Sequence[str]) -> None:
+    """That no shard is missing where the names tell how many there are."""
+    there: dict[tuple[str, str, int], set[int]] = {}
+    for match in filter(None, (SHARD_NAME.fullmatch(os.path.basename(path)) for path in files)):
+        around = match.string[: match.start(2)], match.string[match.end(2) :]
+        there.setdefault((*around, int(match[3])), set()).add(int(match[2]))
+    for (before, after, count), numbers in there.items():
+        missing = next((number for number in range(count) if number not in numbers), None)
+        if missing is not None:
+            got = f"{len(numbers)}, without {before}{missing:05}{after}"
+            hint = "Name the files that are to be read, if these are all that you want"
+            raise NotFoundError(f"expected {count} shards, got {got} - at {os.path.dirname(files[0])}. {hint}")
+
+
 def split_name(path: str) -> str:
-    """The split that a shard's name tells, or nothing."""
-    match = SHARD_NAME.fullmatch(os.path.basename(path))
+    """The split that a shard's name tells, or nothing: the last word before its number."""
+    name = os.path.basename(path)
+    prepared = _TFDS_NAME.fullmatch(name)
+    if prepared:
+        return prepared[2]
+    match = SHARD_NAME.fullmatch(name) or _NUMBERED.fullmatch(name)
     last = re.split(r"[-_.]", match[1])[-1] if match else ""
     return last if last.lower() in SPLIT_NAMES else ""
 

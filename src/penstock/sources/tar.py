@@ -25,7 +25,6 @@ from ..records.tar import (
     is_tar_name,
     rules_of,
     sampled_schema,
-    split_word,
     without_key,
 )
 from ..schema import Schema
@@ -33,8 +32,8 @@ from ..splitting import Splits
 from ..storage import expand, is_url, open_store
 from ..storage.cache import Cache, RemoteFile
 from .files import PathLike, files_named, short_names, stamp_of
-from .image_folder import SPLIT_NAMES
 from .listed import Mapped, position, split_order
+from .record_files import split_name
 
 MOST_INFLATED = 512 << 20  # bytes of compressed tars that the core keeps in memory
 
@@ -282,7 +281,7 @@ def samples_of(
     names = short_names([str(each) for each in tars])
     parts: dict[str, list[int]] = {}
     for number, each in enumerate(tars):
-        parts.setdefault(split_of(str(each)) if splits else "", []).append(number)
+        parts.setdefault(split_name(str(each)) if splits else "", []).append(number)
     if "" in parts:
         parts = {"": list(range(len(tars)))}
     return {
@@ -306,9 +305,3 @@ def _listed(file: TarFile) -> tuple[list[str], dict[str, int], int]:
         if file.remote is None:
             raise
         raise CorruptionError(str(error).replace(file.path, file.remote.url)) from None
-
-
-def split_of(path: str) -> str:
-    """The split that a tar's name tells, or nothing."""
-    word = split_word(path)
-    return word if word.lower() in SPLIT_NAMES else ""

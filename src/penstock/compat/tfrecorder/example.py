@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import field
 from ...errors import SchemaError
+from ...example import IgnoreExample
 from ...records.codec import Codec
 from ...schema import Schema
 from ...sources.examples import deal
@@ -76,9 +77,18 @@ class Example:
     @classmethod
     def from_csv_file(cls, filepath: Any, **options: Any) -> list[Any]:
         """An example for each row of a file without a header; empty lines are left out."""
-        given = deal(cls, options, METHODS)["from_csv_row"]
+        given = deal([cls], options, METHODS)[cls]["from_csv_row"]
+        examples = []
         with open(filepath, newline="", encoding="utf-8-sig") as file:
-            return [cls.from_csv_row(row, **given) for row in csv.reader(file) if row]
+            for row in filter(None, reader := csv.reader(file)):
+                try:
+                    examples.append(cls.from_csv_row(row, **given))
+                except IgnoreExample:
+                    continue
+                except (ValueError, LookupError) as error:
+                    where = f"{filepath}, line {reader.line_num}"
+                    raise SchemaError(f"{type(error).__name__}: {error}", where) from error
+        return examples
 
     @classmethod
     def get_tfrecordable_ordered_dict(cls) -> dict[str, field.Field]:
@@ -103,13 +113,21 @@ class Example:
 
     def to_dict(self) -> dict[str, Any]:
         """What is stored."""
-        values = {name: getattr(self, name) for name in self.get_tfrecordable_attribute_names()}
-        for name, value in list(values.items()):
+        stored: dict[str, Any] = {}
+        for name, dtype in self.get_tfrecordable_ordered_dict().items():
+            value = getattr(self, name)
             if value is None:
                 raise SchemaError("expected a value, got None", f"{type(self).__name__}.{name}", "Set it in load()")
-            if isinstance(value, np.ndarray) and value.ndim != 1:
-                values[name], values[name + SHAPE] = value.reshape(-1), np.array(value.shape, np.int64)
-        return values
+            if isinstance(value, np.generic):  # as pandas and argmax give them: 8 bytes, of what fits into 4
+                value = value.item()
+            if dtype.dtype == "bool" and isinstance(value, int) and value in (0, 1):
+                value = bool(value)
+            array = np.asarray(value) if dtype.shape else None
+            if array is not None and array.ndim != 1 and not isinstance(value, (str, bytes)):
+                stored[name + SHAPE] = np.array(array.shape, np.int64)
+                value = array.reshape(-1) if isinstance(value, np.ndarray) else array.reshape(-1).tolist()
+            stored[name] = value
+        return stored
 
     def serialize_to_string(self) -> bytes:
         """The record: a serialized tf.Example."""
@@ -125,19 +143,6 @@ class Example:
     @classmethod
     def parse_from_string(cls, serialized_examples: Any) -> tuple[Any, ...]:
         """The tensors of a record, in the order of declaration."""
+        from .reading import parse  # which takes TensorFlow
+
         return parse(serialized_examples, cls.schema())
-
-
-def parse(record: Any, schema: Schema) -> tuple[Any, ...]:
-    """The tensors of a record; arrays whose shapes are told in these, of so many dimensions as the schema knows."""
-    from ...frameworks.tensorflow import tf
-    from ...frameworks.tensorflow_graph import record_parser
-
-    found = record_parser(schema)(record)
-    for beside in [each for each in schema.leaves() if each.name.endswith(SHAPE)]:
-        name, shape, rank = beside.name.removesuffix(SHAPE), found.pop(beside.name), beside.shape[0]
-        if rank is None:  # a vector has none
-            shape = tf.cond(tf.size(shape) > 0, lambda shape=shape: shape, lambda: tf.constant([-1], tf.int64))
-        array = tf.reshape(found[name], shape)
-        found[name] = array if rank is None else tf.ensure_shape(array, [None] * rank)
-    return tuple(found.values())

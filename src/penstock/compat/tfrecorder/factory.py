@@ -10,12 +10,11 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...errors import NotFoundError, SchemaError
-from ...records.schema_file import read_schema
-from ...schema import Schema
-from ...storage import expand
-from .example import Example, parse
-from .folder import LOG, OPTIONS, save, write_config
+from ...errors import SchemaError
+from ...storage import numbered_files
+from .example import Example
+from .folder import FILES, LOG, OPTIONS, SHUFFLES, save, write_config
+from .reading import parse, schema_of
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 Examples = Sequence[Example]
@@ -50,7 +49,7 @@ def _any_spelling(function: Call) -> Call:
 @_any_spelling
 def generate_and_save_tfrecords_files_for_examples(save_directory_path: Any, examples: Examples, **options: Any) -> int:
     """Examples into one folder; how many of them, without those that wished to be left out."""
-    return save(Path(save_directory_path), examples, options)
+    return save(Path(save_directory_path), {"": examples}, options)[""]
 
 
 @_any_spelling
@@ -58,7 +57,7 @@ def generate_and_save_tfrecords_files_for_examples_file(
     save_directory_path: Any, example_class: type[Example], examples_filepath: Any, **options: Any
 ) -> int:
     """The examples of a CSV file into one folder."""
-    return save(Path(save_directory_path), _listed(example_class, examples_filepath, options), options)
+    return save(Path(save_directory_path), {"": _listed(example_class, examples_filepath, options)}, options)[""]
 
 
 @_any_spelling
@@ -66,7 +65,7 @@ def generate_and_save_tfrecords_files_for_examples_dict(
     save_directory_path: Any, examples_dict: Mapping[str, Examples], **options: Any
 ) -> dict[str, int]:
     """Examples into folders, such as the folds of a cross-validation: {"fold_0": [...], "fold_1": [...]}."""
-    return {name: save(Path(save_directory_path) / name, some, options) for name, some in examples_dict.items()}
+    return save(Path(save_directory_path), examples_dict, options)
 
 
 @_any_spelling
@@ -109,6 +108,10 @@ def generate_and_save_train_eval_test_tfrecords_files_for_examples(
         random.Random(examples_shuffle_seed).shuffle(shuffled)
     train, evaluation, test = split_examples_list(shuffled, examples_train_eval_test_ratio)
     parts = {"train": train, "eval": evaluation} | ({"test": test} if test else {})
+    before = os.path.join(save_directory_path, "test")
+    if not test and os.path.exists(before):
+        hint = "Its examples may be in train now: take it away first"
+        raise SchemaError("expected no folder for test, which has no examples, got one of an earlier run", before, hint)
     return generate_and_save_tfrecords_files_for_examples_dict(save_directory_path, parts, **options)
 
 
@@ -143,17 +146,10 @@ def generate_dataset(
     """
     from ...frameworks.tensorflow import tf
 
-    paths, buffer, seed = (
-        [*map(os.fspath, tfrecords_filepaths)],
-        dataset_num_shuffled_tfrecord_files,
-        dataset_shuffle_seed,
-    )
-    schema = read_schema(paths)
-    if schema is None and example_class is not None:
-        schema = Schema(example_class.get_tfrecordable_ordered_dict())
-    if schema is None:
-        hint = "Say which class the records are of: generate_dataset(paths, example_class)"
-        raise NotFoundError(f"expected a schema beside the records, got none - at {', '.join(paths[:1])}. {hint}")
+    alone = isinstance(tfrecords_filepaths, (str, os.PathLike))
+    paths = [*map(os.fspath, [tfrecords_filepaths] if alone else tfrecords_filepaths)]
+    buffer, seed = dataset_num_shuffled_tfrecord_files, dataset_shuffle_seed
+    schema = schema_of(paths, example_class)
     files = tf.data.Dataset.from_tensor_slices(tf.constant(paths, tf.string))
     files = files.shuffle(len(paths), seed) if buffer else files
     records = files.flat_map(tf.data.TFRecordDataset)
@@ -163,7 +159,7 @@ def generate_dataset(
 
 def get_tfrecord_filepaths(dirpath: Any) -> list[str]:
     """The record files of a folder, in the order in which they were written."""
-    return expand(os.path.join(_folder(dirpath), "{0..}.tfr"))
+    return list(numbered_files(os.path.join(_folder(dirpath), FILES)).values())
 
 
 def get_examples_list_filepaths(dirpath: Any) -> str:
@@ -174,9 +170,11 @@ def get_examples_list_filepaths(dirpath: Any) -> str:
 def split_examples_list(examples: Examples, examples_train_eval_test_ratio: Any) -> tuple[Any, Any, Any]:
     """Three parts by ratios, train, eval and test; without a third ratio, and where nothing is left for it, two."""
     asked = examples_train_eval_test_ratio
-    ratios = [asked, 1 - asked] if isinstance(asked, (int, float)) else list(asked)
-    ratios = [*ratios, 1 - ratios[0]] if len(ratios) == 1 else ratios
-    if len(ratios) not in (2, 3) or min(ratios) < 0 or abs(sum(ratios) - 1) > 1e-9:
+    ratios = list(asked) if isinstance(asked, (list, tuple)) else [asked]
+    if len(ratios) == 1 and isinstance(ratios[0], (int, float)):
+        ratios = [*ratios, 1 - ratios[0]]
+    numbers = all(isinstance(ratio, (int, float)) and ratio >= 0 for ratio in ratios)
+    if len(ratios) not in (2, 3) or not numbers or not abs(sum(ratios) - 1) < 1e-9:
         expected = "expected one ratio up to 1, or two or three that sum to 1, for train, eval and test"
         raise SchemaError(f"{expected}, got {asked!r}", "examples_train_eval_test_ratio")
     first = int(len(examples) * ratios[0])
@@ -186,7 +184,9 @@ def split_examples_list(examples: Examples, examples_train_eval_test_ratio: Any)
 
 def _listed(kind: type[Example], path: Any, options: Mapping[str, Any]) -> list[Example]:
     """The examples of a CSV file, each given what it takes of the options that are not the factory's own."""
-    own = (*OPTIONS, "examples_shuffle", "examples_shuffle_seed")
+    if not (isinstance(kind, type) and issubclass(kind, Example)):
+        raise SchemaError(f"expected a class of examples, got {kind!r}", "example_class")
+    own = {*OPTIONS, *SHUFFLES}
     return kind.from_csv_file(path, **{name: value for name, value in options.items() if name not in own})
 
 

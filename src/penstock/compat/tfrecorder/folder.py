@@ -1,4 +1,4 @@
-"""A folder as TFRecorder has it: 0.tfr, 1.tfr ..., examples.csv; above some of them stands a config file."""
+"""Folders as TFRecorder has them: 0.tfr, 1.tfr ..., examples.csv; above some of them stands a config file."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from configparser import ConfigParser
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...build.numbered import write_files
+from ...build.numbered import write_files, write_schemas
 from ...build.run import build
-from ...errors import BuildError, ExampleError, SchemaError
+from ...errors import NoExamplesError, SchemaError
 from ...field import Field
-from ...load.split import Split
-from ...records.schema_file import schema_path, write_schema
+from ...load.dataset import Dataset
 from ...records.shard import open_shard
 from ...records.tfrecord import TFRecord
 from ...schema import Schema
 from ...sources.examples import Options, ReadyToSplit, deal
 from ...sources.record_files import RecordFiles
 from ...splitting import Splits
-from ...storage import publish
+from ...storage import SPLIT, publish
 from .example import METHODS, SHAPE, Example
 
 LOGGER = logging.getLogger(__name__)
-LOG, CONFIG = "examples.csv", "tfrecord_files_config.txt"
+FILES, LOG, CONFIG = "{0..}.tfr", "examples.csv", "tfrecord_files_config.txt"
 OPTIONS = {"examples_tfrecord_file_max_size_in_bytes": 1e6, "examples_log_in_csv_file": True}
+SHUFFLES = ("examples_shuffle", "examples_shuffle_seed")
 
 
 @dataclass(frozen=True)
@@ -59,58 +59,83 @@ class Noted(ReadyToSplit):
         return pieces
 
 
-def save(folder: Path, examples: Sequence[Example], options: Mapping[str, Any]) -> int:
-    """Build the files of a folder anew, with a log of the examples that are in them; how many these are."""
+def save(root: Path, parts: Mapping[str, Iterable[Example]], options: Mapping[str, Any]) -> dict[str, int]:
+    """Build the files of all folders anew, or none, with a log in each of the examples that it has; how many these are.
+
+    parts  the examples of each folder; those of the root itself under ""
+    """
     size, logged = (options.get(name, usual) for name, usual in OPTIONS.items())
-    if not size >= 1:
+    if not isinstance(size, (int, float)) or not 1 <= size < 1 << 62:
         raise SchemaError(f"expected a size of 1 or more, got {size!r}", next(iter(OPTIONS)))
+    lists = {name: list(examples) for name, examples in parts.items()}
+    kinds = dict.fromkeys(type(example) for examples in lists.values() for example in examples)
+    for kind in kinds:
+        if not issubclass(kind, Example):
+            raise SchemaError(f"expected examples of a class of Example, got {kind.__name__}", str(root))
     rest = {name: value for name, value in options.items() if name not in OPTIONS}
-    given = {kind: deal(kind, rest, METHODS) for kind in set(map(type, examples))}
-    with TemporaryDirectory() as notes:
-        noted = [
-            Noted(example, Noting(got["load"], got["split"], number, Path(notes), logged))
-            for number, example in enumerate(examples)
-            for got in (given[type(example)],)
-        ]
-        rows = _write(folder, noted, TFRecord(shard_bytes=int(size)), Path(notes))
-    if len(rows) < len(examples):
-        LOGGER.warning("%d examples asked to be left out of %s", len(examples) - len(rows), folder)
-    (folder / LOG).unlink(missing_ok=True)
-    if logged and rows:
-        text = io.StringIO(newline="")
-        csv.writer(text).writerows(rows)
-        publish(folder / LOG, text.getvalue().encode())
-    return len(rows)
+    given = deal(kinds, rest, METHODS, besides=[*OPTIONS, *SHUFFLES])
+    counts = {}
+    with TemporaryDirectory() as scratch:
+        noted: dict[str, list[Noted]] = {}
+        for name, examples in lists.items():
+            notes = Path(scratch, name or "root")
+            notes.mkdir(parents=True)
+            got = [given[type(example)] for example in examples]
+            noting = [Noting(each["load"], each["split"], at, notes, logged) for at, each in enumerate(got)]
+            noted[name] = list(map(Noted, examples, noting))
+        _write(root, noted, Schema({n: f for kind in kinds for n, f in kind.schema().items()}), int(size))
+        for name, examples in lists.items():
+            rows = _rows(Path(scratch, name or "root"))
+            if len(rows) < len(examples):
+                left = len(examples) - len(rows)
+                LOGGER.warning("%d examples asked to be left out of %s", left, root / name)
+            _write_log(root / name / LOG, rows if logged else [])
+            counts[name] = len(rows)
+    return counts
 
 
-def _write(folder: Path, noted: Sequence[Noted], format: TFRecord, notes: Path) -> list[list[str]]:
-    """Build the files; the rows of the examples that are in them. Where there are none, there is one empty file."""
-    files = folder / "{0..}.tfr"
-    said: dict[str, Any] = {"format": format, "order": "source", "overwrite": True}
-    part = re.sub(r"[^\w-]", "_", folder.absolute().name)  # which messages name
-    try:
-        if noted:
-            built = build(Splits({part: noted}), files, schema=noted[0].schema(), **said)
-            write_schema(files, _told(built[part], built.schema))
-    except BuildError as error:
-        if isinstance(error, ExampleError) or any(notes.iterdir()):
-            raise
+def _write(root: Path, noted: Mapping[str, list[Noted]], schema: Schema, size: int) -> None:
+    """The files of all folders. One without examples, or whose examples all ask to be left out, has an empty file."""
+    alone = "" in noted
+    path = str(root / FILES) if alone else str(root / SPLIT / FILES)
+    names = {name: re.sub(r"[^\w-]", "_", root.absolute().name) if alone else name for name in noted}
+    full = {names[name]: examples for name, examples in noted.items() if examples}
+    format = TFRecord(shard_bytes=size)
+    while full:
+        try:
+            built = build(Splits(full), path, schema=schema, format=format, order="source", overwrite=True)
+            schema = _told(built)
+            break
+        except NoExamplesError as error:
+            if full.pop(error.where, None) is None:
+                raise
+    empty = {name: RecordFiles([], schema, [], open_shard) for name in names.values() if name not in full}
+    write_files(empty, path, format, overwrite=True)
+    write_schemas(path, names.values() if schema else (), schema)
+
+
+def _rows(notes: Path) -> list[list[str]]:
+    """What was noted, in the order of the examples."""
     rows: dict[int, list[str]] = {}
     for path in notes.iterdir():
         with path.open(newline="", encoding="utf-8") as file:
             rows |= {int(number): row for number, *row in csv.reader(file)}
-    if not rows:  # all of them asked to be left out
-        folder.mkdir(parents=True, exist_ok=True)
-        write_files({part: RecordFiles([], Schema({}), [], open_shard)}, files, format, overwrite=True)
-        schema_path(files).unlink(missing_ok=True)
     return [rows[number] for number in sorted(rows)]
 
 
-def _told(records: Split, schema: Schema) -> Schema:
+def _write_log(path: Path, rows: list[list[str]]) -> None:
+    path.unlink(missing_ok=True)
+    if rows:
+        text = io.StringIO(newline="")
+        csv.writer(text).writerows(rows)
+        publish(path, text.getvalue().encode())
+
+
+def _told(built: Dataset) -> Schema:
     """What was written, where arrays have as many dimensions as all of them have; a vector needs no shape."""
-    fields = dict(schema)
+    fields = dict(built.schema)
     for name in [name for name in fields if name.endswith(SHAPE)]:
-        batches = records.select(name).batch(4096)
+        batches = (batch for split in built.values() for batch in split.select(name).batch(4096))
         ranks = {int(rank) for batch in batches for rank in batch[name].row_lengths()}
         if ranks == {0}:
             del fields[name]
