@@ -522,3 +522,13 @@ def test_configs_merge() -> None:
 def test_the_door_imports_no_tensorflow(tmp_path: Path) -> None:
     code = "import sys; import penstock.compat.datum as datum; assert 'tensorflow' not in sys.modules, 'imported'"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+
+
+def test_parts_without_examples_and_configs_of_others_are_told(photos: Path, tmp_path: Path) -> None:
+    configs = datum.configs.TFRWriteConfigs()
+    configs.splits = {"train": {}, "val": {}}
+    datum.export.export_to_tfrecord(photos, tmp_path / "records", datum.problem.IMAGE_CLF, configs)
+    with pytest.raises(ps.SchemaError, match="expected examples, got none - at to_tf"):
+        datum.load(tmp_path / "records").val_fn("val[:10%]")
+    with pytest.raises(ps.SchemaError, match="expected DatasetConfigs, got dict - at dataset_configs"):
+        datum.load(tmp_path / "records", {"batch_size_train": 3})

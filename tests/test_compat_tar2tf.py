@@ -205,3 +205,40 @@ def labels(dataset: Any) -> list[int]:
 
 def in_unit_range(data: bytes) -> Any:
     return tf.image.resize(tf.image.convert_image_dtype(tf.io.decode_jpeg(data), tf.float32), (224, 224))
+
+
+def test_a_range_may_have_a_step(tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos")
+    found = AisDataset("photos", tmp_path).load_from_tar("train-{0..7..3}.tar.gz")
+    assert [int(label) for _, label in found] == [0, 1, 2, 9, 10, 11, 18, 19, 20]
+
+
+def test_each_epoch_of_single_pairs_is_another_one(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    members = [(f"{n:02}.{kind}", data) for n in range(20) for kind, data in (("jpg", photo(n)), ("cls", b"%d" % n))]
+    write_tar(tmp_path / "photos" / "all.tar", members)
+    pairs = AisDataset("photos", tmp_path).load_from_tar("all.tar").shuffle(seed=3)
+    first, second = ([int(label) for _, label in pairs] for _ in range(2))
+    assert sorted(first) == sorted(second) == list(range(20))
+    assert first != second
+
+
+def test_samples_that_lack_something(tmp_path: Path) -> None:
+    """A stray file is no sample, as it was; one that lacks its label is an error with the tar and the sample."""
+    (tmp_path / "photos").mkdir()
+    whole = [("a.jpg", photo(0)), ("a.cls", b"7")]
+    write_tar(tmp_path / "photos" / "stray.tar", [*whole, ("README.txt", b"hello")])
+    write_tar(tmp_path / "photos" / "lacking.tar", [*whole, ("b.jpg", photo(1))])
+    ais = AisDataset("photos", tmp_path)
+    assert [int(label) for _, label in ais.load_from_tar("stray.tar")] == [7]
+    with pytest.raises(Exception, match=r"expected a sample with jpg and cls, got no cls - at b - at .*lacking.tar"):
+        list(ais.load_from_tar("lacking.tar"))
+
+
+def test_what_goes_with_a_file_and_what_without(tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos")
+    ais = AisDataset("photos", tmp_path)
+    with pytest.raises(SchemaError, match="expected record_to_example for a file to write, got no path"):
+        ais.load_from_tar("train-0.tar.gz", record_to_example=dict)
+    with pytest.raises(SchemaError, match=r"expected the name of a file to write, got a folder - at .*photos"):
+        ais.load_from_tar("train-0.tar.gz", path=tmp_path / "photos")

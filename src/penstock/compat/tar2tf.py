@@ -66,11 +66,16 @@ class AisDataset:
         """
         tars = f"{self.root}/{template}"
         if not path:
+            if record_to_example is not None:
+                hint = "Give record_to_pair, or the path of the file"
+                raise SchemaError("expected record_to_example for a file to write, got no path", tars, hint)
             loader = load(tars, decode=False)
             return Pairs(loader["+".join(loader)], record_to_pair, output_types, output_shapes)
         if record_to_pair is not None:
             hint = "Give record_to_example, or leave out the path"
             raise SchemaError("expected record_to_pair for a dataset, got it with a file to write", str(path), hint)
+        if os.path.isdir(path):
+            raise SchemaError("expected the name of a file to write, got a folder", str(path))
         source = tar(tars, record_to_example=record_to_example or default_record_to_example)
         fresh = Path(path).with_name(f".{Path(path).name}.tfrecord")
         build(source, fresh, order="source", overwrite=True)
@@ -85,6 +90,7 @@ class Pairs:
 
     def __init__(self, loader: Loader, function: Any, types: Any, shapes: Any) -> None:
         self._loader, self._function, self._types, self._shapes = loader, function, types, shapes
+        self._dataset: Any = None
 
     def shuffle(self, buffer_size: int | None = None, seed: int | None = None, **_: Any) -> Pairs:
         """All of them in another order each epoch: there is no buffer whose size would matter."""
@@ -97,10 +103,17 @@ class Pairs:
         return self.dataset().batch(batch_size, drop_remainder).prefetch(tf.data.AUTOTUNE)
 
     def dataset(self) -> Any:
-        """A tf.data.Dataset of single pairs."""
+        """A tf.data.Dataset of single pairs: one, so that each epoch is another one."""
+        self._dataset = self._made() if self._dataset is None else self._dataset
+        return self._dataset
+
+    def _made(self) -> Any:
         tf = tensorflow()
         if self._function is None:
-            records = self._loader.select("jpg", "cls").to_tf()
+            records = self._loader
+            if any(leaf.optional for leaf in records.schema.leaves() if leaf.name in ("jpg", "cls")):
+                records = self._loader.select("__key__", "jpg", "cls").filter(_is_complete)
+            records = records.select("jpg", "cls").to_tf()
             return records.map(default_record_to_pair, num_parallel_calls=tf.data.AUTOTUNE)
         function = self._function
         first = [_number(part) for part in _pair(function, next(iter(Loader(self._loader._recipe))))]
@@ -148,6 +161,14 @@ def default_record_parser(record: Any) -> tuple[Any, Any]:
     example = tf.io.parse_single_example(record, {**features, "image_raw": tf.io.FixedLenFeature([], tf.string)})
     image = tf.cast(tf.io.decode_jpeg(example["image_raw"], channels=3), tf.float32)
     return tf.ensure_shape(tf.image.resize(image, SIZE), (*SIZE, 3)), tf.cast(example["label"], tf.int32)
+
+
+def _is_complete(record: Record) -> bool:
+    """Whether a sample has an image and a label; one that has neither is none of ours."""
+    missing = [name for name in ("jpg", "cls") if record[name] is None]
+    if len(missing) == 1:
+        raise SchemaError(f"expected a sample with jpg and cls, got no {missing[0]}", record["__key__"])
+    return not missing
 
 
 def _pair(function: Callable[[dict[str, Any]], Any], record: dict[str, Any]) -> tuple[Any, Any]:

@@ -14,14 +14,14 @@ from .store import is_url, open_store, split_url
 MOST_FILES = 1_000_000  # that one pattern may name
 
 SPLIT = "{split}"  # stands for the name of a split in those of its files
-_RANGE = re.compile(r"\{(\d{1,18})\.\.(\d{1,18})\}")
+_RANGE = re.compile(r"\{(\d{1,18})\.\.(\d{1,18})(?:\.\.(\d{1,18}))?\}")
 _NUMBERED = re.compile(r"\{(\d{0,18})\.\.\}")
 
 
 def expand(pattern: str | os.PathLike[str]) -> list[str]:
     """The files that a pattern names, in order.
 
-    part-{000..146}.tfrecord   a range, as shells write it: each of its files has to be there
+    part-{000..146}.tfrecord   a range, as shells write it: each of its files has to be there; {0..8..2} is every other
     part-{000..}.tfrecord      those that are there from this number on: none may be missing in between
     {split}-{000..}.tfrecord   the same of every split
     data/**/*.tfrecord         a glob: whatever is there, but at least one file
@@ -152,11 +152,11 @@ def _ranges(text: str) -> Iterator[str]:
     if match is None:
         yield text
         return
-    first, last = int(match[1]), int(match[2])
-    if abs(last - first) >= MOST_FILES:
+    first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
+    if not step or abs(last - first) // step >= MOST_FILES:
         raise StorageError(f"expected at most {MOST_FILES} files, got the range {match[0]} - at {text}")
-    padded = any(len(end) > 1 and end.startswith("0") for end in match.groups())
-    width = max(map(len, match.groups())) if padded else 0
-    step = 1 if first <= last else -1
-    for number in range(first, last + step, step):
+    ends = match[1], match[2]
+    width = max(map(len, ends)) if any(len(end) > 1 and end.startswith("0") for end in ends) else 0
+    numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
+    for number in numbers:
         yield from (f"{text[: match.start()]}{number:0{width}}{rest}" for rest in _ranges(text[match.end() :]))

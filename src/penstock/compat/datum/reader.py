@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import frameworks
+from ...errors import SchemaError
 from ...load.dataset import load as load_dataset
 from ...load.interleave import Interleave
 from ...load.opening import PathLike
@@ -15,6 +16,8 @@ class Dataset:
     """An exported dataset. Its methods give a part of it, "train[:80%]" or "train+val", as its configs say then."""
 
     def __init__(self, path: PathLike, dataset_configs: DatasetConfigs | None = None) -> None:
+        if not isinstance(dataset_configs, DatasetConfigs | None):
+            raise SchemaError(f"expected DatasetConfigs, got {type(dataset_configs).__name__}", "dataset_configs")
         self._data = load_dataset(path)
         self.dataset_configs = DatasetConfigs() if dataset_configs is None else dataset_configs
 
