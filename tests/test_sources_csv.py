@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from penstock import CorruptionError, NotFoundError, SchemaError, StorageError
+from penstock import CorruptionError, NotFoundError, SchemaError, StorageError, build
 from penstock.records.codec import Codec
 from penstock.sources import Table, cells, csv
 
@@ -463,3 +463,35 @@ def test_the_order_of_rows_moves_no_key(catalog: Path) -> None:
     write(catalog, "\n".join([header, *rows, ""]))
     shuffled = csv(catalog, image="filename")
     assert {shuffled.key(i): shuffled[i] for i in range(len(shuffled))} == examples
+
+
+def test_columns_are_read_as_they_are_said_to_be(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("price,count,code,flag,name\n1.1,3,7,1,a\n2.5,,8,0,b\n")
+    said = {"price": "float32", "count": "int16", "code": "str", "flag": "bool"}
+    rows = csv(path, types=said)
+    found = {name: str(field) for name, field in rows.schema.items()}
+    assert found == {"price": "float32", "count": "int16?", "code": "str", "flag": "bool", "name": "str"}
+    assert rows[0] == {"price": np.float32(1.1), "count": 3, "code": "7", "flag": True, "name": "a"}
+    built = build(rows, tmp_path / "data", order="source")
+    assert built.schema["price"].dtype == "float32"
+    assert built["train"][1]["count"] is None
+
+
+@pytest.mark.parametrize(
+    ("types", "message"),
+    [
+        ({"price": "int32"}, r"expected int32, got 1.1 - at .*rows.csv:2, price"),
+        ({"large": "int8"}, r"expected int8, got 300 - at .*rows.csv:3, large"),
+        ({"name": "float32"}, r"expected float32, got 'a' - at .*rows.csv:2, name"),
+        ({"huge": "float32"}, r"expected float32, got 1e\+300 - at .*rows.csv:2, huge"),
+        ({"price": "float23"}, r"expected dtype to be one of .*float23"),
+        ({"price": "bytes"}, r"expected a type of numbers, or str, got 'bytes'"),
+        ({"prize": "float32"}, r"no column 'prize' .*Did you mean 'price'"),
+    ],
+)
+def test_types_that_do_not_fit(tmp_path: Path, types: dict[str, str], message: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("price,large,name,huge\n1.1,3,a,1e300\n2.5,300,b,1\n")
+    with pytest.raises(SchemaError, match=message):
+        csv(path, types=types)

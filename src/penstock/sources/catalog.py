@@ -14,7 +14,7 @@ from ..errors import CorruptionError, SchemaError
 from ..schema import Schema
 from ..splitting import Splits
 from ..subset import view
-from .cells import read_columns
+from .cells import cast, read_columns
 from .files import PathLike, files_named, not_text, read_file, read_text
 from .listed import Listed, Load, Loading, check_columns, image_columns, position, split_rows
 from .table import Origin, Table
@@ -33,23 +33,28 @@ def csv(
     split: str | None = None,
     key: Keys = None,
     delimiter: str = ",",
+    types: Mapping[str, str] | None = None,
     root: PathLike | None = None,
 ) -> Table | Loading | Splits:
-    """The rows of CSV files, each column with the type that all of its cells have.
+    """The rows of CSV files, each column with the type that all of its cells have, or with the one that it is given.
 
     image      a column of paths: its images become the field "image"; {"image": "filename", "mask": "mask"} for more
     load       a function that gets each row as a dict, images loaded, and returns the example
     split      a column that names the split of each row
     key        a column, or some, whose values name each row; otherwise the image's path, or the row's number
+    types      {"price": "float32", "code": "str"}: columns that are read as something else
     root       the folder that paths are relative to; otherwise that of the CSV file
     """
     files = files_named(pattern, (".csv", ".tsv"))
     images = image_columns(image)
     keys = _keys(key, images)
-    texts = [*images.values(), *([split] if split else [])]
+    said = dict(types or {})
+    texts = [*images.values(), *([split] if split else []), *(name for name in said if said[name] == "str")]
     columns, lines = read_columns(files, delimiter, texts)
-    check_columns([*texts, *keys], list(columns), files[0])
+    check_columns([*texts, *keys, *said], list(columns), files[0])
     origin = Origin(files, [len(each) for each in lines], lines)
+    for name in said.keys() - set(texts):
+        columns[name] = cast(columns[name], said[name], name, origin.place)
     kept = {name: column for name, column in columns.items() if name != split or name in keys}
     source: Table | Loading = Table(kept, key=keys, origin=origin)
     if images or load is not None:

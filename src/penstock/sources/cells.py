@@ -11,7 +11,7 @@ An empty cell is a missing value in a column of numbers or bools, and an empty t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from .._core import read_csv
 from ..columns import Array, Bytes
 from ..errors import SchemaError
+from ..field import Field
 from ..records.codec import default_threads
 
 BLOCK = 1 << 18  # bytes: a block and its cells stay in a core's cache
@@ -39,6 +40,39 @@ def read_columns(files: Sequence[str], delimiter: str = ",", texts: Sequence[str
     stay = None if texts is None else list(texts)
     columns, lines = read_csv(list(files), delimiter, stay, BLOCK, default_threads())
     return Rows({name: _column(parts) for name, parts in columns.items()}, list(lines))
+
+
+def cast(column: Any, dtype: str, name: str, place: Callable[[int], str]) -> Any:
+    """A column of numbers as another type of numbers, to which every one of them can be read; a float is rounded.
+
+    place  where a row comes from
+    """
+    try:
+        wanted = Field(name, dtype).numpy_dtype
+    except SchemaError as error:
+        raise SchemaError(str(error), "types") from None
+    if wanted is None:
+        raise SchemaError(f"expected a type of numbers, or str, got {dtype!r}", f"types of {name}")
+    if isinstance(column, Bytes):
+        row = next((at for at, cell in enumerate(column.to_list()) if cell and not _is_number(cell)), 0)
+        raise SchemaError(f"expected {dtype}, got {column[row]!r}", f"{place(row)}, {name}")
+    values = np.ma.getdata(column)
+    with np.errstate(all="ignore"):
+        found = values.astype(wanted)
+        same = np.isfinite(found) | ~np.isfinite(values) if wanted.kind == "f" else found == values
+    bad = np.flatnonzero(~same & ~np.ma.getmaskarray(column))
+    if len(bad):
+        row = int(bad[0])
+        raise SchemaError(f"expected {dtype}, got {values[row]}", f"{place(row)}, {name}")
+    return np.ma.MaskedArray(found, np.ma.getmaskarray(column)) if np.ma.isMaskedArray(column) else found
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _column(parts: Any) -> Any:
