@@ -438,15 +438,36 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Exit codes" in capsys.readouterr().out
 
 
-def test_a_reader_that_has_had_enough_is_no_error(shard: Path) -> None:
-    command = f"{sys.executable} -c 'import sys; from penstock.cli import main; sys.exit(main())' head {shard} --json"
-    done = subprocess.run(
-        ["bash", "-c", f"{command} -n 20 | head -c 10; exit ${{PIPESTATUS[0]}}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_a_reader_that_has_had_enough_is_no_damage(shard: Path, words: list[str]) -> None:
+    end, pipe = os.pipe()
+    os.close(end)
+    with os.fdopen(pipe, "w") as closed:
+        command = [sys.executable, "-m", "penstock", "head", str(shard), *words]
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("penstock head smal", "file,smal\n"),
+        ("penstock verify a.tfrecord b", "file,b\n"),
+        ("penstock build a b", "file,b\n"),
+        ("penstock head a --schema b", "file,b\n"),
+        ("penstock sal", "plain,salvage\n"),
+        ("penstock build a b --order h", "plain,hash\n"),
+    ],
+)
+def test_shells_complete_files_and_choices(
+    line: str, completed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {"_PENSTOCK_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        run()
+    assert capsys.readouterr().out == completed
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

@@ -20,7 +20,7 @@ from ..records.wording import shortened
 from ..schema import Schema
 from .dataset import is_dataset
 from .formats import Number
-from .outcome import WELL, Command, check_there, expand_all
+from .outcome import PATH, WELL, Command, check_there, expand_all
 from .show import console, print_json, size_text
 
 
@@ -55,7 +55,10 @@ def parse_schema(text: str) -> Schema:
 @click.argument("file")
 @click.option("-n", "--number", type=Number(0), default=5, show_default=True, help="How many examples.")
 @click.option(
-    "--schema", metavar="SCHEMA", help='As "label: int64, dense: float32[13]", JSON, or a JSON file. Default: inferred.'
+    "--schema",
+    type=PATH,
+    metavar="SCHEMA",
+    help='As "label: int64, dense: float32[13]", JSON, or a JSON file. Default: inferred.',
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per example and line; bytes in base64.")
 def head(file: str, number: int, schema: str | None, as_json: bool) -> int:

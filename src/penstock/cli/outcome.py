@@ -20,6 +20,10 @@ WELL = 0
 DAMAGED = 1
 UNREADABLE = 2
 INTERRUPTED = 130
+CLOSED = 141  # as of a program that SIGPIPE ends
+
+# Shells complete the names of files; what is wrong with one, the command says in its own words.
+PATH = click.Path(readable=False)
 
 
 def complain(error: BaseException | str) -> None:
@@ -31,7 +35,16 @@ def complain(error: BaseException | str) -> None:
 
 
 class Command(click.Command):
-    """A command whose errors are on stdout too where --json asks for that: one object, as of `for_each`."""
+    """A command whose arguments are paths.
+
+    Its errors are on stdout too where --json asks for that: one object, as of `for_each`.
+    """
+
+    def __init__(self, *words: Any, **more: Any) -> None:
+        super().__init__(*words, **more)
+        for parameter in self.params:
+            if isinstance(parameter, click.Argument):
+                parameter.type = PATH
 
     def make_context(self, *words: Any, **more: Any) -> click.Context:
         arguments = words[1]

@@ -38,11 +38,19 @@ __all__ = [
 ]
 
 
+class Screen(Console):
+    """Where to print; a reader that closes the pipe is an error of its own, as in whatever else writes."""
+
+    def on_broken_pipe(self) -> None:
+        """Called by rich where it catches the error, to exit with code 1."""
+        raise BrokenPipeError
+
+
 def console(stderr: bool = False) -> Console:
     """Where to print. Without a terminal, tables may be as wide as they need."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else WIDE
-    return Console(file=stream, width=width, highlight=False)
+    return Screen(file=stream, width=width, highlight=False)
 
 
 def fits(screen: Console, table: Table, folded: str = "") -> bool:
