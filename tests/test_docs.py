@@ -156,6 +156,14 @@ def test_the_tests_that_hold_our_promises_exist() -> None:
     assert not [name for name in promised if name not in names]
 
 
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+def test_code_can_be_pasted_into_the_prompt(name: str) -> None:
+    """An empty line ends a function there: none stands inside of one."""
+    code = "\n".join(blocks(ROOT / name, "python"))
+    assert code
+    assert re.findall(r"\n\n+( +.*)", code) == []
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
 
