@@ -9,8 +9,10 @@ import click
 
 from ..errors import NotFoundError, StorageError
 from ..records.array_record import COMPRESSIONS, ArrayRecord, salvage_array_records
+from ..records.peek import another_kind, first_records, is_foreign
 from ..records.shard import Progress, Report
-from ..records.tfrecord import TFRecord, salvage_records
+from ..records.tfrecord import TFRecord, salvage_records, verify
+from ..records.wording import counted
 from ..sources.record_files import format_named
 from .outcome import DAMAGED, WELL, Command, check_there
 from .show import Bar, console, print_json, size_text
@@ -47,6 +49,7 @@ def salvage(file: str, out: str, compression: str | None, overwrite: bool, as_js
         )
     with Bar([file]) as bar:
         for path in bar:
+            _check_kind(path, bar)
             report = _copied(path, out, compression, bar)
     lost = sum(gap.bytes for gap in report.gaps)
     if as_json:
@@ -54,13 +57,20 @@ def salvage(file: str, out: str, compression: str | None, overwrite: bool, as_js
         print_json({**entry, "lost_bytes": lost, "gaps": [vars(gap) for gap in report.gaps]})
     else:
         screen = console()
-        saved = f"{report.records:,} records, {size_text(report.record_bytes)}"
+        saved = f"{counted(report.records, 'record')}, {size_text(report.record_bytes)}"
         screen.print(
             f"{out}: {saved}; {'nothing' if report.whole else size_text(lost)} lost", markup=False, soft_wrap=True
         )
         if not report.whole:
             print_gaps([report])
     return WELL if report.whole else DAMAGED
+
+
+def _check_kind(path: str, progress: Progress) -> None:
+    """Refuse a file that does not begin as one of ours does and has no whole record later either."""
+    _, damage = first_records(path, 1)
+    if damage is not None and is_foreign(str(damage)) and not verify(path, progress=progress).records:
+        raise another_kind(path)
 
 
 def _copied(path: str, out: str, compression: str | None, progress: Progress) -> Report:
