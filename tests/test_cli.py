@@ -664,11 +664,30 @@ def test_values_and_sizes_read_well() -> None:
     assert shortened(bytes(2000)) == "<bytes 2.0 KB>"
 
 
-def test_a_bar_shows_at_a_terminal_and_makes_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
+
+@pytest.mark.parametrize("columns", [30, 45, 60, 80, 200])
+def test_a_bar_leaves_out_what_has_no_room(columns: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(show, "PATIENCE", 0.0)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    (tmp_path / "part-00.tfrecord").write_bytes(bytes(1000))
+    with show.Bar([str(tmp_path / "part-00.tfrecord")]) as bar:
+        for _ in bar:
+            bar(500)
+    said: str = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    line = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", said).split("\r")[-2].strip()
+    assert len(line) <= columns
+    assert "…" not in line
+    assert len(re.findall("[━╸╺]", line)) == min(40, columns // 4)
+    assert ("0.5/1.0 kB" in line, "-:--:--" in line) == (columns >= 45, columns >= 60)
+
+
+def test_a_bar_shows_at_a_terminal_and_makes_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(bytes(1000))
     monkeypatch.setenv("TERM", "xterm")
     for patience, shown in ((0.0, True), (60.0, False)):

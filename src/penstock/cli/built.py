@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import TextColumn, TimeRemainingColumn
 
 from ..build.engine import Engine
 from ..build.local import Local
@@ -22,7 +22,7 @@ from ..load.dataset import Dataset
 from ..records.wording import counted
 from .dataset import dataset_json, print_dataset, print_opened
 from .outcome import complain
-from .show import PATIENCE, console, size_text
+from .show import PATIENCE, Line, console, size_text
 
 Made = TypeVar("Made", bound=Dataset)
 
@@ -109,16 +109,15 @@ class _Bar:
         self._started = time.monotonic()
         self._stage = ""
         self._stage_started = self._started
-        self._progress: Progress | None = None
+        self._progress: Line | None = None
 
     def __call__(self, state: State) -> None:
         now = time.monotonic()
         if not self._shown or now - self._started < PATIENCE:
             return
         if self._progress is None:
-            texts = ("{task.description}", "{task.fields[done]}", "{task.fields[speed]}")
-            columns = (TextColumn(texts[0]), BarColumn(), TextColumn(texts[1]), TextColumn(texts[2]))
-            self._progress = Progress(*columns, TimeRemainingColumn(), console=self._console, transient=True)
+            done, speed = (TextColumn(f"{{task.fields[{name}]}}") for name in ("done", "speed"))
+            self._progress = Line(self._console, done, TimeRemainingColumn(), speed)
             self._progress.add_task("", done="", speed="")
             self._progress.start()
         if state.stage != self._stage:
