@@ -197,10 +197,18 @@ def test_the_demo_runs(tmp_path: Path) -> None:
     only = "import importlib.util, runpy; found = importlib.util.find_spec; "
     only += "importlib.util.find_spec = lambda name: found(name) if name in {} else None; "
     only += "runpy.run_path('examples/demo.py', run_name='__main__')"
-    for frameworks in ([], ["torch"]):  # and it can be run again
+    for frameworks, columns in (([], "60"), (["torch"], "80")):  # and it can be run again
         arguments = ["-c", only.format(frameworks)]
-        command = [sys.executable, *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=110)
+        command, narrow = [sys.executable, *arguments], os.environ | {"COLUMNS": columns}
+        done = subprocess.run(
+            command, cwd=tmp_path, env=narrow, capture_output=True, text=True, check=False, timeout=110
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stderr == ""
+        shown = [line.strip() for line in done.stdout.splitlines()]
+        assert "…" not in done.stdout
+        assert "  $ penstock info build/demo/table.tfrecord " in done.stdout
+        assert "\n      build/demo/pictures.tfrecord\n" in done.stdout
+        assert {"docs/tutorial.md", "then: import penstock as ps"} <= set(shown)
+        assert any(line.endswith('classes=("stays", "leaves")),') for line in shown)
     assert "torch" in done.stdout
