@@ -21,6 +21,8 @@ from benchmarks.report import Report
 from benchmarks.rows import Row, select
 from benchmarks.runner import Plan, measure
 
+SECONDS = {FULL.name: 60.0, QUICK.name: 10.0}  # that a row takes, about
+
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m benchmarks", description="Measure Penstock against its peers.")
@@ -51,13 +53,20 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run(rows: Sequence[Row], plan: Plan) -> Report:
-    """Measure the rows while a bar shows how far it is."""
+    """Measure the rows while a bar shows how far it is, or lines do where there is no terminal."""
     where = machine.describe()
+    minutes = max(1, round(len(rows) * SECONDS[plan.size] / 60))
+    about = f"about {minutes} minute{'s' * (minutes != 1)} on two cores, and more the first time, which makes the data"
+    print(f"{len(rows)} of {len(suite.ROWS)} rows: {about}", file=sys.stderr)
     steps = sum((plan.rounds(row) + 1) * len(row.contenders) for row in rows)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    screen, results = Console(stderr=True), []
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task("", total=steps)
-        results = [measure(row, plan, lambda text: bar.update(task, advance=1, description=text)) for row in rows]
+        for number, row in enumerate(rows, 1):
+            if not screen.is_terminal:
+                print(f"{number:3} {row.name}: {row.title}", file=sys.stderr)
+            results.append(measure(row, plan, lambda text: bar.update(task, advance=1, description=text)))
     return {
         "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "machine": where,

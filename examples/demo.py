@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.syntax import Syntax
 from rich.table import Table
@@ -27,6 +28,7 @@ from rich.text import Text
 
 import penstock as ps
 from penstock.cli import main as penstock_command
+from penstock.cli.show import fits
 
 ROWS = 100_000
 LISTS = 20_000
@@ -35,7 +37,7 @@ SIDE = 32
 SHAPES = ("circle", "square", "stripes")
 
 FOLDER = Path(os.path.relpath(Path(__file__).resolve().parent.parent / "build" / "demo"))
-screen = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
+screen = Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 110)
 measured: list[tuple[str, str]] = []
 Model = np.ndarray[Any, Any]
 
@@ -92,7 +94,7 @@ def pictures(examples: list[dict[str, Any]]) -> dict[str, Any]:
     with ps.TFRecordWriter(FOLDER / "pictures.tfrecord") as writer:
         writer.write_examples(codec, examples)
     reader = ps.TFRecordReader(FOLDER / "pictures.tfrecord")
-    return reader.examples(codec, [0, 1, 2, 3, 4])
+    return reader.examples(codec, [0, 1, 2, 3])
 
 
 def load_pictures() -> tuple[ps.Dataset, ps.Loader]:
@@ -180,11 +182,16 @@ def title(text: str, words: str = "") -> None:
         screen.print(words)
 
 
+def say(words: str) -> None:
+    """A sentence whose lines are all indented."""
+    screen.print(Padding.indent(words, 2))
+
+
 def code(function: Callable[..., Any]) -> None:
     """The body of a step."""
     lines = inspect.getsource(function).splitlines()
     body = textwrap.dedent("\n".join(line for line in lines[1:] if "noqa" not in line)).replace("\nreturn ", "\n")
-    screen.print(Syntax(body, "python", theme="ansi_dark", background_color="default", padding=(1, 2)))
+    screen.print(Syntax(body, "python", theme="ansi_dark", background_color="default", padding=(1, 2), word_wrap=True))
 
 
 def timed(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
@@ -196,7 +203,7 @@ def timed(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
 def rate(what: str, count: int, seconds: float, more: str = "") -> None:
     figure = f"{count / seconds:,.0f} examples/s"
     measured.append((what, figure + more))
-    screen.print(f"  [green]{count:,}[/green] in {seconds:.3f} s: [bold green]{figure}[/bold green]{more}")
+    say(f"[green]{count:,}[/green] in {seconds:.3f} s: [bold green]{figure}[/bold green]{more}")
 
 
 def megabytes(name: str, seconds: float) -> str:
@@ -204,9 +211,11 @@ def megabytes(name: str, seconds: float) -> str:
 
 
 def show_example(example: dict[str, Any]) -> None:
+    values = Table(box=None, show_header=False, padding=(0, 0, 0, 2))
     for name, value in example.items():
         line = np.array2string(value, precision=3, threshold=8, edgeitems=4) if np.ndim(value) else repr(value)
-        screen.print(f"  [bold]{name:9}[/bold] {line}", markup=True)
+        values.add_row(f"[bold]{name}[/bold]", Text(line))
+    screen.print(values)
 
 
 # The data
@@ -302,7 +311,7 @@ def table() -> tuple[ps.Schema, ps.Codec]:
     title("3  Read any record", "TFRecord files can only be read from the front, people say. Record 5, please:")
     code(read_one)
     show_example(read_one(codec))
-    screen.print("\n  And in any order, one example at a time:")
+    say("\nAnd in any order, one example at a time:")
     code(read_anywhere)
     order = np.random.default_rng(1).permutation(ROWS)[:20_000].tolist()
     _, seconds = timed(read_anywhere, codec, order)
@@ -313,7 +322,7 @@ def table() -> tuple[ps.Schema, ps.Codec]:
     count, seconds = timed(read_batches, codec)
     rate("batches of 256", count, seconds, megabytes("table.tfrecord", seconds))
     count, seconds = timed(read_batches, codec.select("label"))
-    screen.print("  Only the labels, [bold]codec.select('label')[/bold]: the other bytes are skipped.")
+    say("Only the labels, [bold]codec.select('label')[/bold]: the other bytes are skipped.")
     rate("batches, one column", count, seconds)
     return schema, codec
 
@@ -323,17 +332,20 @@ def lists_and_pictures() -> None:
     code(ragged)
     (column, padded), seconds = timed(ragged, make_sentences())
     rate("infer + write token lists", LISTS, seconds)
-    screen.print(f"  {column}\n")
+    say(f"{column}")
+    screen.print()
     screen.print(textwrap.indent(str(padded), "  "))
 
     title("6  Pictures", f"{PICTURES} PNG files and their labels. Bytes that begin as an image are one.")
     code(pictures)
     batch = pictures(make_pictures())
     wide = SIDE // 2 + 2
-    shown = max(1, (screen.width - 2) // wide)  # as many as there is room for
-    if screen.color_system in ("256", "truecolor"):
-        screen.print(draw([pixels_of(file) for file in batch["image"]][:shown]), end="")
-    screen.print("  " + "".join(f"{SHAPES[label]:{wide}}" for label in batch["shape"][:shown]).rstrip())
+    room = max(1, (screen.width - 2) // wide)
+    for start in range(0, len(batch["shape"]), room):
+        files, labels = batch["image"][start : start + room], batch["shape"][start : start + room]
+        if screen.color_system in ("256", "truecolor"):
+            screen.print(draw([pixels_of(file) for file in files]), end="")
+        screen.print("  " + "".join(f"{SHAPES[label]:{wide}}" for label in labels).rstrip())
 
 
 def whole_dataset() -> None:
@@ -349,7 +361,8 @@ def whole_dataset() -> None:
         file.write_bytes(example["image"])
     shell("build", str(folder), str(dataset), "--shards", "4")
     file.write_bytes(make_pictures()[0]["image"])
-    screen.print(f"\n  One file changes ({file.relative_to(folder)}). The same command brings the dataset up to date:")
+    changed = file.relative_to(folder)
+    say(f"\nOne file changes ({changed}). The same command brings the dataset up to date:")
     shell("build", str(folder), str(dataset), "--shards", "4")
 
 
@@ -360,20 +373,20 @@ def training() -> None:
     screen.print(textwrap.indent(str(data), "  "))
     code(train)
     weights, seconds = timed(train, loader)
-    screen.print(f"  {right(data, weights)} after five epochs in NumPy, {seconds:.2f} s.")
-    screen.print("\n  A job is cut off in the middle of an epoch. It goes on with the very next example:")
+    say(f"{right(data, weights)} after five epochs in NumPy, {seconds:.2f} s.")
+    say("\nA job is cut off in the middle of an epoch. It goes on with the very next example:")
     code(interrupt)
-    screen.print(f"  The same batches as without the interruption: [bold green]{interrupt(loader)}[/bold green]")
+    say(f"The same batches as without the interruption: [bold green]{interrupt(loader)}[/bold green]")
     for package, function in (("torch", train_torch), ("tensorflow", train_keras)):
         if importlib.util.find_spec(package) is not None:
             os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}  # it talks a lot
             code(function)
-            screen.print(f"  {right(data, function(loader.epoch(0)))} from the same loader.")
+            say(f"{right(data, function(loader.epoch(0)))} from the same loader.")
     if importlib.util.find_spec("tensorflow_datasets") is not None:
         code(open_in_tfds)
         ours = [SHAPES[example["label"]] for example in data["eval[:3]"]]
         same = "as we do" if open_in_tfds() == ours else "otherwise than we do"
-        screen.print(f"  TensorFlow Datasets reads the directory {same}: [bold green]{', '.join(ours)}[/bold green].")
+        say(f"TensorFlow Datasets reads the directory {same}: [bold green]{', '.join(ours)}[/bold green].")
 
 
 def right(data: ps.Dataset, weights: Model) -> str:
@@ -397,7 +410,7 @@ def damage(schema: ps.Schema, codec: ps.Codec) -> None:
         screen.print(Panel(Text(str(error)), title="CorruptionError", title_align="left", border_style="red"))
     shell("verify", str(broken))
     shell("salvage", str(broken), str(saved))
-    screen.print(f"\n  {len(ps.TFRecordReader(saved)):,} of {ROWS:,} records are safe.")
+    say(f"\n{len(ps.TFRecordReader(saved)):,} of {ROWS:,} records are safe.")
 
     title(
         "10  Somebody makes a mistake", "Nothing is cast with a loss. The error says expected, got, where, what to do."
@@ -410,10 +423,13 @@ def damage(schema: ps.Schema, codec: ps.Codec) -> None:
 
 
 def shell(*words: str) -> None:
-    screen.print(f"\n  [bold]$ penstock {' '.join(words)}[/bold]")
+    typed = f"  $ penstock {' '.join(words)}"
+    whole = {"break_long_words": False, "break_on_hyphens": False}
+    lines = textwrap.wrap(typed, screen.width - 2, subsequent_indent="      ", **whole)  # and " \\" at their ends
+    screen.print("\n[bold]" + " \\\n".join(lines) + "[/bold]")
     sys.stdout.flush()
     status = penstock_command(words)
-    screen.print(f"  [dim]exit code {status}[/dim]")
+    say(f"[dim]exit code {status}[/dim]")
 
 
 def outlook(seconds: float) -> None:
@@ -426,19 +442,35 @@ def outlook(seconds: float) -> None:
     for what, figure in measured:
         figures.add_row(what, f"[green]{figure}[/green]")
     screen.print(figures)
-    screen.print(f"\n  The tour took {seconds:.1f} s. Its files are in [bold]{FOLDER}[/bold].")
+    say(f"\nThe tour took {seconds:.1f} s. Its files are in [bold]{FOLDER}[/bold].")
 
     title("What to try next")
     tools = Path(os.path.relpath(sys.prefix)) / "bin"
+    suggest(
+        {
+            "docs/tutorial.md": "from a folder of images to training, in ten minutes",
+            f"{tools}/penstock head YOUR.tfrecord": "your own files: nothing has to be declared",
+            f"{tools}/penstock build PHOTOS/ DATASET/": "a folder of images, a CSV file, JSON lines ...",
+            f"{tools}/python": "then: import penstock as ps",
+            "make test": "the tests, next to TensorFlow and the other peers",
+            "make bench": "such figures against tf.data, TFDS and bagz",
+            "docs/build.md, docs/load.md": "how it is used",
+        }
+    )
+
+
+def suggest(steps: dict[str, str]) -> None:
+    """Side by side, or one below the other where there is no room for that."""
     suggestions = Table(box=None, show_header=False, padding=(0, 3, 0, 2))
     suggestions.add_column(style="bold", no_wrap=True)
-    suggestions.add_row(f"{tools}/penstock head YOUR.tfrecord", "your own files: nothing has to be declared")
-    suggestions.add_row(f"{tools}/penstock build PHOTOS/ DATASET/", "a folder of images, a CSV file, JSON lines ...")
-    suggestions.add_row(f"{tools}/python", "then: import penstock as ps")
-    suggestions.add_row("make test", "the tests, next to TensorFlow and the other peers")
-    suggestions.add_row("make bench", "such figures against tf.data, TFDS and bagz")
-    suggestions.add_row("docs/build.md, docs/load.md", "how it is used")
-    screen.print(suggestions)
+    for step, words in steps.items():
+        suggestions.add_row(step, words)
+    if fits(screen, suggestions):
+        screen.print(suggestions)
+        return
+    for step, words in steps.items():
+        screen.print(f"  [bold]{step}[/bold]", soft_wrap=True)
+        screen.print(Padding.indent(words, 6))
 
 
 def main() -> int:

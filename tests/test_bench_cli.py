@@ -39,6 +39,18 @@ def test_files_of_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "examples/s" in capsys.readouterr().out
 
 
+def test_files_without_records(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = folder.with_name("empty.tfrecord")
+    empty.touch()
+    assert main(["bench", str(empty)]) == 2
+    assert capsys.readouterr().err.endswith(f"expected records to infer a schema from, got none - at {empty}\n")
+
+
+def test_no_time_is_negative(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", str(folder), "--seconds", "-1"]) == 2
+    assert "-1.0 is not in the range" in capsys.readouterr().err
+
+
 def test_what_is_not_there_is_one_sentence(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", str(folder), "--split", "tran"]) == 2
     assert "Did you mean 'train'?" in capsys.readouterr().err

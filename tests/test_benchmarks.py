@@ -352,6 +352,10 @@ def test_a_limit_of_the_machine_runs_end_to_end(tmp_path: Path) -> None:
 def test_ours_against_a_peer_runs_end_to_end(tmp_path: Path) -> None:
     done = bench(tmp_path, "crc32c", "--json", "--output", str(tmp_path / "out.json"))
     assert done.returncode == 0, done.stderr
+    about, *begun = done.stderr.splitlines()
+    assert about.startswith("2 of ")
+    assert "about 1 minute on two cores" in about
+    assert [line.split()[1] for line in begun] == ["crc32c_1mb:", "crc32c_268b:"]
     made = check_report(done.stdout, "crc32c_1mb", "crc32c_268b")
     for row, name in itertools.product(made["rows"], (OURS, "google-crc32c")):
         assert row["contenders"][name].get("not_measured") is None

@@ -18,6 +18,7 @@ import pytest
 
 from penstock.build.run import build
 from penstock.cli import main
+from penstock.load.dataset import load
 from penstock.manifest import read_manifest
 from penstock.records.tfrecord import TFRecordReader
 from penstock.splitting import splits
@@ -95,6 +96,8 @@ def test_what_is_there_is_not_replaced_unless_told(rows: Path, capsys: pytest.Ca
         ("build rows.csv out --split train=0.5", "expected ratios that sum to 1"),
         ("build rows.csv out --shard-bytes 5Q", "expected a size such as 500000, 64M or 1G"),
         ("build rows.csv out --shards 0", "0 is not in the range"),
+        ("build rows.csv out --max-side 8", "--max-side is for a folder of images, and rows.csv is taken as csv"),
+        ("build rows.csv out --as jsonl --delimiter ;", "--delimiter is for CSV files, and rows.csv is taken as jsonl"),
     ],
 )
 def test_nonsense_is_one_sentence(rows: Path, capsys: pytest.CaptureFixture[str], words: str, message: str) -> None:
@@ -103,6 +106,18 @@ def test_nonsense_is_one_sentence(rows: Path, capsys: pytest.CaptureFixture[str]
     assert message in errors
     assert len(errors.splitlines()) == 1
     assert not Path("out").exists()
+
+
+@pytest.mark.parametrize(("letter", "given"), [(";", ";"), ("\t", r"\t")])
+def test_cells_between_which_no_comma_stands(
+    letter: str, given: str, rows: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("other.csv").write_text(f"a{letter}b\n1{letter}2\n")
+    assert main(["build", "other.csv", "out"]) == 0
+    assert f'Is it --delimiter "{given}"?' in said(capsys)
+    assert main(["build", "other.csv", "out", "--delimiter", given, "--overwrite"]) == 0
+    assert "Is it" not in said(capsys)
+    assert dict(load("out")["train"][0]) == {"a": 1, "b": 2}
 
 
 def test_leaks_and_bad_examples_are_in_the_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +129,7 @@ def test_leaks_and_bad_examples_are_in_the_summary(tmp_path: Path, capsys: pytes
     assert main(["build", str(tmp_path / "photos"), str(tmp_path / "out"), "--on-error", "quarantine"]) == 0
     out = said(capsys)
     assert "1 bad example was left out: " in out
-    assert "1 contents stand in two splits: " in out
+    assert "1 content stands in two splits: " in out
     assert "3.gif" in (tmp_path / "out" / "quarantine.jsonl").read_text()
 
 

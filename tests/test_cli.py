@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -20,6 +21,7 @@ import pytest
 import penstock as ps
 from penstock.cli import cli, main, show
 from penstock.cli.head import parse_schema
+from penstock.cli.outcome import told
 from penstock.cli.show import size_text
 from penstock.errors import StorageError
 from penstock.records.peek import first_records, image_type, infer_schema
@@ -132,6 +134,27 @@ def test_head_shows_records_that_are_no_examples(tmp_path: Path, capsys: pytest.
     assert "b'\\xff\\xff\\xff'" in capsys.readouterr().out
     assert run("info", path) == 0
     assert "no tf.Example" in capsys.readouterr().out
+
+
+def test_head_says_that_there_are_no_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.tfrecord").touch()
+    assert run("head", tmp_path / "empty.tfrecord") == 0
+    assert capsys.readouterr().out == f"there are no records in {tmp_path / 'empty.tfrecord'}\n"
+    assert run("head", tmp_path / "empty.tfrecord", "--json") == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_train_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for split in ("eval", "train"):
+        with ps.TFRecordWriter(tmp_path / f"{split}-0.tfrecord") as writer:
+            writer.write_records([split.encode()])
+    assert run("head", tmp_path / "{split}-{0..}.tfrecord", "--json") == 0
+    assert [base64.b64decode(line["record"]) for line in lines(capsys.readouterr().out)] == [b"train", b"eval"]
+
+
+def test_a_file_with_a_schema_has_to_be_there(shard: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("head", shard, "--schema", "nothing.json") == 2
+    assert "expected a file with a schema, got nothing at nothing.json - at --schema" in capsys.readouterr().err
 
 
 def test_head_names_the_record_that_does_not_fit(shard: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -348,6 +371,37 @@ def test_salvage_into_the_format_that_the_name_says(tmp_path: Path, capsys: pyte
     assert 'expected compression None, "gzip" or "zlib"' in capsys.readouterr().err
 
 
+def test_salvage_refuses_another_kind_of_file(
+    damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture, out = tmp_path / "a.png", tmp_path / "out.tfrecord"
+    picture.write_bytes(PNG)
+    assert run("salvage", picture, out) == 1
+    assert "got one that begins otherwise: another kind of file" in capsys.readouterr().err
+    assert not out.exists()
+    damaged.write_bytes(b"no length" + damaged.read_bytes()[9:])
+    assert run("salvage", damaged, out) == 1
+    assert capsys.readouterr().out.startswith(f"{out}: 18 records, ")
+
+
+def test_one_record_is_no_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = tmp_path / "one.tfrecord"
+    with ps.TFRecordWriter(one) as writer:
+        writer.write_records([b"record"])
+    assert run("index", one) == 0
+    assert run("salvage", one, tmp_path / "out.tfrecord") == 0
+    indexed, saved = capsys.readouterr().out.splitlines()
+    assert indexed == f"{one}.index: 1 record"
+    assert ": 1 record, " in saved
+
+
+def test_a_folder_that_nothing_can_be_written_to(tmp_path: Path) -> None:
+    denied = PermissionError(13, "Permission denied", str(tmp_path / ".c-00.tar.partial"))
+    assert told(denied) == f"cannot write to the folder {tmp_path}: permission denied"
+    denied.filename = str(tmp_path)
+    assert told(denied) == f"permission denied - at {tmp_path}"
+
+
 def test_salvage_of_a_whole_file_loses_nothing(shard: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = shard.with_name("out.tfrecord")
     assert run("salvage", shard, out, "--compression", "zlib", "--json") == 0
@@ -438,15 +492,36 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Exit codes" in capsys.readouterr().out
 
 
-def test_a_reader_that_has_had_enough_is_no_error(shard: Path) -> None:
-    command = f"{sys.executable} -c 'import sys; from penstock.cli import main; sys.exit(main())' head {shard} --json"
-    done = subprocess.run(
-        ["bash", "-c", f"{command} -n 20 | head -c 10; exit ${{PIPESTATUS[0]}}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_a_reader_that_has_had_enough_is_no_damage(shard: Path, words: list[str]) -> None:
+    end, pipe = os.pipe()
+    os.close(end)
+    with os.fdopen(pipe, "w") as closed:
+        command = [sys.executable, "-m", "penstock", "head", str(shard), *words]
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("penstock head smal", "file,smal\n"),
+        ("penstock verify a.tfrecord b", "file,b\n"),
+        ("penstock build a b", "file,b\n"),
+        ("penstock head a --schema b", "file,b\n"),
+        ("penstock sal", "plain,salvage\n"),
+        ("penstock build a b --order h", "plain,hash\n"),
+    ],
+)
+def test_shells_complete_files_and_choices(
+    line: str, completed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {"_PENSTOCK_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        run()
+    assert capsys.readouterr().out == completed
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -589,11 +664,30 @@ def test_values_and_sizes_read_well() -> None:
     assert shortened(bytes(2000)) == "<bytes 2.0 KB>"
 
 
-def test_a_bar_shows_at_a_terminal_and_makes_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
+
+@pytest.mark.parametrize("columns", [30, 45, 60, 80, 200])
+def test_a_bar_leaves_out_what_has_no_room(columns: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(show, "PATIENCE", 0.0)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    (tmp_path / "part-00.tfrecord").write_bytes(bytes(1000))
+    with show.Bar([str(tmp_path / "part-00.tfrecord")]) as bar:
+        for _ in bar:
+            bar(500)
+    said: str = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    line = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", said).split("\r")[-2].strip()
+    assert len(line) <= columns
+    assert "…" not in line
+    assert len(re.findall("[━╸╺]", line)) == min(40, columns // 4)
+    assert ("0.5/1.0 kB" in line, "-:--:--" in line) == (columns >= 45, columns >= 60)
+
+
+def test_a_bar_shows_at_a_terminal_and_makes_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(bytes(1000))
     monkeypatch.setenv("TERM", "xterm")
     for patience, shown in ((0.0, True), (60.0, False)):

@@ -183,6 +183,12 @@ def test_head_shows_a_tar_as_load_does(tmp_path: Path, capsys: pytest.CaptureFix
     )
 
 
+def test_head_shows_a_number_in_a_tar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ps.build([{"p": 1 / 3}], tmp_path / "dataset")
+    ps.convert(tmp_path / "dataset", tmp_path / "t-{00..}.tar")
+    assert re.search(r"npy +float64 +0.333333", asked(capsys, "head", tmp_path / "t-00.tar"))
+
+
 @pytest.mark.parametrize(("name", "text"), [("bad.csv", "a,b\n1,2\n3,4,5\n"), ("bad.jsonl", '{"a": 1}\n{"a": \n')])
 def test_bad_rows_are_damage_whatever_the_source(
     name: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -156,6 +156,14 @@ def test_the_tests_that_hold_our_promises_exist() -> None:
     assert not [name for name in promised if name not in names]
 
 
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+def test_code_can_be_pasted_into_the_prompt(name: str) -> None:
+    """An empty line ends a function there: none stands inside of one."""
+    code = "\n".join(blocks(ROOT / name, "python"))
+    assert code
+    assert re.findall(r"\n\n+( +.*)", code) == []
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
 
@@ -189,10 +197,18 @@ def test_the_demo_runs(tmp_path: Path) -> None:
     only = "import importlib.util, runpy; found = importlib.util.find_spec; "
     only += "importlib.util.find_spec = lambda name: found(name) if name in {} else None; "
     only += "runpy.run_path('examples/demo.py', run_name='__main__')"
-    for frameworks in ([], ["torch"]):  # and it can be run again
+    for frameworks, columns in (([], "60"), (["torch"], "80")):  # and it can be run again
         arguments = ["-c", only.format(frameworks)]
-        command = [sys.executable, *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=110)
+        command, narrow = [sys.executable, *arguments], os.environ | {"COLUMNS": columns}
+        done = subprocess.run(
+            command, cwd=tmp_path, env=narrow, capture_output=True, text=True, check=False, timeout=110
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stderr == ""
+        shown = [line.strip() for line in done.stdout.splitlines()]
+        assert "…" not in done.stdout
+        assert "  $ penstock info build/demo/table.tfrecord " in done.stdout
+        assert "\n      build/demo/pictures.tfrecord\n" in done.stdout
+        assert {"docs/tutorial.md", "then: import penstock as ps"} <= set(shown)
+        assert any(line.endswith('classes=("stays", "leaves")),') for line in shown)
     assert "torch" in done.stdout

@@ -472,3 +472,41 @@ def test_urls_have_no_numbers_without_an_end() -> None:
         load("s3://bucket/part-{000..}.tfrecord")
     with pytest.raises(SchemaError, match="expected a folder of a store, got files of records"):
         build(ROWS, "s3://bucket/part-{000..}.tfrecord")
+
+
+def test_the_command_line_knows_the_schema_beside_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build(TYPED, tmp_path / "files" / "{0..}.tfrecord", schema=TYPES, order="source")
+    one = str(tmp_path / "files" / "0.tfrecord")
+    for command in (["head", "-n", "1", one], ["info", one], ["head", "-n", "1", str(tmp_path / "files")]):
+        assert main(command) == 0
+        assert "float64" in (said := capsys.readouterr().out)
+        assert "as the first records show it" not in said
+    with open(one, "r+b") as file:
+        file.seek(-3, os.SEEK_END)
+        file.write(b"\0\0\0")
+    assert main(["salvage", one, str(tmp_path / "saved.tfrecord")]) == 1
+    assert load(tmp_path / "saved.tfrecord").schema == Schema(TYPES)
+    (tmp_path / "files" / "N.tfrecord.schema.json").write_text("{")
+    assert main(["verify", one]) == 1
+    assert "N.tfrecord.schema.json. Delete the file, or say" in capsys.readouterr().out
+
+
+def test_verify_looks_at_files_of_all_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a folder with several, the others were passed over; a tar was refused once it had an index."""
+    build(ROWS, tmp_path / "data")
+    for name in ("a.tfrecord", "b.array_record", "c-{0..}.tar"):
+        convert(tmp_path / "data", tmp_path / "mixed" / name)
+    load(tmp_path / "mixed" / "c-0.tar")
+    assert main(["verify", str(tmp_path / "mixed")]) == 0
+    assert capsys.readouterr().out.count("whole") == 3
+    os.truncate(tmp_path / "mixed" / "b.array_record", 100)
+    assert main(["verify", "-q", str(tmp_path / "mixed")]) == 1
+    assert "b.array_record" in capsys.readouterr().out
+
+
+def test_a_folder_of_tars_is_shown_as_it_is_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build(ROWS, tmp_path / "data")
+    convert(tmp_path / "data", tmp_path / "tars" / "c-{0..}.tar")
+    for command in (["info", str(tmp_path / "tars")], ["head", "-n", "1", str(tmp_path / "tars")]):
+        assert main(command) == 0
+        assert "int64" in capsys.readouterr().out

@@ -13,7 +13,7 @@ import pytest
 from penstock._core import hash_keys
 from penstock.build.run import build
 from penstock.cli import main
-from penstock.errors import CorruptionError, RecordIndexError, SchemaError
+from penstock.errors import CorruptionError, RecordIndexError, SchemaError, StorageError
 from penstock.example import Example, Skip
 from penstock.manifest import KEYS_SUFFIX, read_keys, read_manifest
 from penstock.provenance import Place, place_of_record, places_of
@@ -46,6 +46,8 @@ def test_what_is_not_there(toy: Path) -> None:
         places_of(toy, "k99")
     with pytest.raises(SchemaError, match=r"no split 'tset' - at .*Did you mean 'test'"):
         place_of_record(toy, "tset", 0)
+    with pytest.raises(StorageError, match=r"expected the directory of a dataset, got a file - at .*penstock.json"):
+        place_of_record(toy / "penstock.json", "test", 0)
     with pytest.raises(RecordIndexError, match="record 10 is outside of test, which has 10"):
         place_of_record(toy, "test", 10)
 

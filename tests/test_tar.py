@@ -33,7 +33,7 @@ from penstock import (
 )
 from penstock._core import Shard, list_tar
 from penstock.records.shard import verify
-from penstock.records.tar import split_word
+from penstock.sources.record_files import split_name
 
 
 def theirs(paths: list[Path]) -> list[dict[str, Any]]:
@@ -195,7 +195,7 @@ def test_splits_by_name(tmp_path: Path) -> None:
     dataset = load(tmp_path)
     assert {split: len(dataset[split]) for split in dataset} == {"train": 2, "val": 1}
     words = {"a/imagenet-train-000123.tar": "train", "test.tgz": "test", "val_1.tar.gz": "val", "x.csv": ""}
-    assert {path: split_word(path) for path in words} == words
+    assert {path: split_name(path) for path in words} == words
 
 
 def test_arrays_of_other_sizes_and_a_schema_of_ones_own(tmp_path: Path) -> None:

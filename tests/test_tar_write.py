@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from tests.tar_cases import jpeg, sample, shards
 
-from penstock import Field, SchemaError, StorageError, TFRecordReader, build, convert, image_folder, load, splits, tar
+from penstock import SchemaError, StorageError, TFRecordReader, build, convert, image_folder, load, splits, tar
 from penstock.cli import main
 
 
@@ -114,9 +114,9 @@ def test_one_file_of_records(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir() if "train.record" in path.name} == {
         "train.record",
         "train.record.index",
+        "train.record.schema.json",
     }
-    schema = {"cls": "int64", "txt": "str", "jpg": Field(dtype="bytes", kind="image")}
-    example = load(tmp_path / "train.record", schema=schema)["train"][3]
+    example = load(tmp_path / "train.record")["train"][3]
     assert (example["cls"], example["txt"]) == (3, "número 3")
     with pytest.raises(StorageError, match="expected a new file, got one that is there"):
         build(tar(tmp_path), tmp_path / "train.record")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
-from .errors import CorruptionError, NotFoundError
+from .errors import CorruptionError, NotFoundError, StorageError
 from .info import Info
 from .records.formats import FORMATS
 from .records.index import SUFFIX as INDEX
@@ -260,6 +260,8 @@ def _checked(pattern: re.Pattern[str], text: Any) -> str:
 
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of a dataset."""
+    if directory.is_file():
+        raise StorageError(f"expected the directory of a dataset, got a file - at {directory}")
     path = directory / MANIFEST
     data = read_json(path, "a manifest", MOST_MANIFEST_BYTES)
     return Manifest.from_json(data, str(path))

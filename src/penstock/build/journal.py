@@ -125,7 +125,10 @@ def hold(path: Path) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise StorageError(f"expected a directory to build in, got an error: {error}") from error
+            said = f"{(error.strerror or str(error)).lower()} - at {path.parent.parent}"
+            raise StorageError(
+                f"expected a directory to build in, got one that cannot be written to: {said}"
+            ) from error
         if held(handle) and is_still(path, handle):
             os.ftruncate(handle, 0)
             os.pwrite(handle, str(os.getpid()).encode(), 0)

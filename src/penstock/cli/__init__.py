@@ -16,13 +16,13 @@ from .convert import convert
 from .head import head
 from .index import index
 from .info import info
-from .outcome import INTERRUPTED, UNREADABLE, WELL, complain, exit_code
+from .outcome import CLOSED, INTERRUPTED, UNREADABLE, complain, exit_code
 from .salvage import salvage
 from .verify import verify
 
 
 class Commands(click.Group):
-    """The commands; a reader that closes the pipe (`penstock head FILE | head -1`) has had enough, and is no error."""
+    """The commands; where a reader closes the pipe (`penstock head FILE | head -1`), they end and say nothing."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -30,7 +30,7 @@ class Commands(click.Group):
             sys.stdout.flush()
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return WELL
+            return CLOSED
         return result
 
 
@@ -53,6 +53,7 @@ def cli(context: click.Context) -> None:
                 1    data is damaged, or an example of a source cannot be stored
                 2    a file cannot be read or written, or the command line makes no sense
                 130  Ctrl-C
+                141  whoever reads the output has closed it
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -5,11 +5,18 @@ from __future__ import annotations
 import click
 from rich.markup import escape
 
-from ..load.dataset import load
+from ..errors import SchemaError
+from ..load.dataset import Dataset, load
 from ..load.loader import Loader
 from .formats import Number
 from .outcome import WELL, Command
 from .show import console, print_json
+
+
+class Seconds(click.FloatRange):
+    """Some time; called so in help."""
+
+    name = "seconds"
 
 
 @click.command(cls=Command)
@@ -20,7 +27,7 @@ from .show import console, print_json
 @click.option("--fields", default=None, metavar="A,B", help="Only these fields.")
 @click.option("--no-decode", "as_bytes", is_flag=True, help="Leave images as bytes.")
 @click.option("--threads", type=Number(1), default=None, help="Threads. Default: one for each core.")
-@click.option("--seconds", type=float, default=10.0, show_default=True, help="At most so long.")
+@click.option("--seconds", type=Seconds(0), default=10.0, show_default=True, help="At most so long.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def bench(
     path: str,
@@ -33,11 +40,11 @@ def bench(
     seconds: float,
     as_json: bool,
 ) -> int:
-    """Load an epoch of PATH, or the beginning of one, and name the stage that takes longest.
+    """Load PATH, and name the stage that takes longest.
 
-    PATH is a dataset's directory, a record file, a glob or a range.
+    An epoch of it, or the beginning of one. PATH is a dataset's directory, a record file, a glob or a range.
     """
-    dataset = load(path, decode=not as_bytes)
+    dataset = _opened(path, as_bytes=as_bytes)
     try:
         loader: Loader = dataset[split or next(iter(dataset))]
     except KeyError as error:
@@ -52,3 +59,13 @@ def bench(
         console().print(escape(repr(loader)))
         console().print(escape(repr(found)))
     return WELL
+
+
+def _opened(path: str, *, as_bytes: bool) -> Dataset:
+    """The dataset; the advice to give a schema is for Python."""
+    try:
+        return load(path, decode=not as_bytes)
+    except SchemaError as error:
+        if "schema=" not in error.hint:
+            raise
+        raise SchemaError(str(error).removesuffix(f". {error.hint}")) from None

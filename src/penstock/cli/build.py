@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,7 +77,8 @@ def ratios(text: str) -> dict[str, float]:
 @click.option(
     "--retry-quarantine", is_flag=True, help="Try bad examples again: only shards that lack some are written anew."
 )
-@click.option("--max-side", type=click.IntRange(1), help="Store larger images of a folder with sides of this at most.")
+@click.option("--max-side", type=Number(1), help="Store larger images of a folder with sides of this at most.")
+@click.option("--delimiter", help='Of CSV files: what stands between cells, ";" or "\\t"; a comma unless told.')
 @click.option("--split", "ratios", type=ratios, help="Split SOURCE: train=0.8,eval=0.2.")
 @click.option("--group", help="With --split: a column whose values stay together.")
 @click.option("--stratify", help="With --split: a column whose values are shared out evenly.")
@@ -159,11 +161,31 @@ def _recognised(source: str, places: tuple[str, ...], options: dict[str, Any]) -
     kind, why = (options["kind"], "") if options["kind"] else recognise(source)
     if kind == "image_folder" and not is_url(places[0]) and _is_inside(places[0], source):
         raise click.UsageError(f"expected a PATH outside of SOURCE, whose folders are classes, got {places[0]}")
-    remark = f"{source} is taken as {kind}: {why}" if why else ""
-    how = {} if options["max_side"] is None else {"resize": Image(max_side=options["max_side"])}
-    if how and kind != "image_folder":
-        raise click.UsageError(f"--max-side is for a folder of images, and {source} is taken as {kind}")
-    return Asked(kind, remark, getattr(sources, kind)(source, **how), places[0], asked_formats(options, places[0]))
+    how = _how(kind, f"{source} is taken as {kind}", options)
+    examples = getattr(sources, kind)(source, **how)
+    remarks = [f"{source} is taken as {kind}: {why}"] if why else []
+    remarks += _other_delimiter(examples) if kind == "csv" and not how else []
+    return Asked(kind, "\n".join(remarks), examples, places[0], asked_formats(options, places[0]))
+
+
+def _how(kind: str, taken: str, options: dict[str, Any]) -> dict[str, Any]:
+    """What the options say of one kind of source alone."""
+    side, delimiter = options["max_side"], options["delimiter"]
+    if side is not None and kind != "image_folder":
+        raise click.UsageError(f"--max-side is for a folder of images, and {taken}")
+    if delimiter is not None and kind != "csv":
+        raise click.UsageError(f"--delimiter is for CSV files, and {taken}")
+    how = {} if side is None else {"resize": Image(max_side=side)}
+    return how if delimiter is None else {"delimiter": delimiter.replace("\\t", "\t")}
+
+
+def _other_delimiter(rows: Any) -> Iterator[str]:
+    """A question, where all cells of CSV files stand in one column whose name has what may be their delimiter."""
+    names = list(getattr(rows, "columns", ()))
+    for letter in ";\t|":
+        if len(names) == 1 and letter in names[0]:
+            given = "\\t" if letter == "\t" else letter
+            yield f'it has one column, {names[0]!r}. Is it --delimiter "{given}"?'
 
 
 def _is_inside(path: str, folder: str) -> bool:
@@ -172,8 +194,7 @@ def _is_inside(path: str, folder: str) -> bool:
 
 def _recipe(name: str, places: tuple[str, ...], options: dict[str, Any]) -> Asked:
     """A dataset that we know: the folder of its files, and where it goes unless that is where TFDS looks for it."""
-    if options["max_side"] is not None:
-        raise click.UsageError(f"--max-side is for a folder of images, and {name} is a recipe")
+    _how("recipe", f"{name} is a recipe", options)
     if options["kind"] or len(places) > 2:
         raise click.UsageError(f"expected {name} ROOT [PATH]; a folder of that name is ./{name}")
     recipe = getattr(recipes, name)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import TextColumn, TimeRemainingColumn
 
 from ..build.engine import Engine
 from ..build.local import Local
@@ -19,9 +19,10 @@ from ..build.report import Built
 from ..build.report import Progress as State
 from ..build.single import quarantine_of
 from ..load.dataset import Dataset
+from ..records.wording import counted
 from .dataset import dataset_json, print_dataset, print_opened
-from .outcome import complain
-from .show import PATIENCE, console, size_text
+from .outcome import complain, print_error
+from .show import PATIENCE, Line, console, size_text
 
 Made = TypeVar("Made", bound=Dataset)
 
@@ -36,6 +37,8 @@ def run(work: Callable[[Engine], Made], options: dict[str, Any]) -> Made | None:
         except KeyboardInterrupt as stopped:
             bar.hide()
             complain(str(stopped) or "stopped")
+            if options["as_json"]:
+                print_error(None, str(stopped) or "stopped")
             return None
 
 
@@ -57,22 +60,24 @@ def show_built(path: str, built: Built) -> None:
     screen = console()
     size = sum(shard.bytes for shard in built.manifest.shards())
     speed = f", {size_text(size / built.seconds)}/s" if built.written else ""
-    screen.print(f"\n{_counted(built.written, 'shard')} written, {built.kept} kept, in {built.seconds:.1f} s{speed}")
+    screen.print(f"\n{counted(built.written, 'shard')} written, {built.kept} kept, in {built.seconds:.1f} s{speed}")
     if built.bad:
         kept = str(quarantine_of(path))
         told = f": {escape(kept)} says which, and why" if os.path.exists(kept) else ""
         were = "was" if built.bad == 1 else "were"
-        left_out = f"[bold red]{_counted(built.bad, 'bad example')}[/bold red] {were} left out{told}"
+        left_out = f"[bold red]{counted(built.bad, 'bad example')}[/bold red] {were} left out{told}"
         screen.print(left_out, soft_wrap=True)
     if built.ignored:
-        screen.print(f"{built.ignored:,} examples asked to be ignored")
+        screen.print(f"{counted(built.ignored, 'example')} asked to be ignored")
     if built.duplicates:
-        screen.print(f"{built.duplicates:,} examples were left out: their records are those of others")
+        were = "was" if built.duplicates == 1 else "were"
+        screen.print(f"{counted(built.duplicates, 'example')} {were} left out, with the same record as another")
     if built.drift:
         screen.print(f"the schema was widened: {escape(built.drift)}", soft_wrap=True)
     if built.leaks:
         some = "; ".join(map(str, built.leaking[:MOST_LEAKS]))
-        said = f"[bold red]{built.leaks:,} contents stand in two splits[/bold red]: {escape(some)}"
+        stand = "stands" if built.leaks == 1 else "stand"
+        said = f"[bold red]{counted(built.leaks, 'content')} {stand} in two splits[/bold red]: {escape(some)}"
         screen.print(said, soft_wrap=True)
     _print_load(path, next(iter(built.manifest.splits)))
 
@@ -80,17 +85,13 @@ def show_built(path: str, built: Built) -> None:
 def show_files(path: str, made: Dataset) -> None:
     """The same of plain files, whose build has nothing more to tell."""
     print_opened(made)
-    console().print(f"\n{_counted(len(made.files), 'file')} written")
+    console().print(f"\n{counted(len(made.files), 'file')} written")
     _print_load(path, next(iter(made)))
 
 
 def _print_load(path: str, split: str) -> None:
     line = f"penstock.load({path!r})[{split!r}]"
     console().print(f"\n[bold]{escape(line)}[/bold]", soft_wrap=True)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def built_json(path: str, built: Built) -> dict[str, Any]:
@@ -110,16 +111,15 @@ class _Bar:
         self._started = time.monotonic()
         self._stage = ""
         self._stage_started = self._started
-        self._progress: Progress | None = None
+        self._progress: Line | None = None
 
     def __call__(self, state: State) -> None:
         now = time.monotonic()
         if not self._shown or now - self._started < PATIENCE:
             return
         if self._progress is None:
-            texts = ("{task.description}", "{task.fields[done]}", "{task.fields[speed]}")
-            columns = (TextColumn(texts[0]), BarColumn(), TextColumn(texts[1]), TextColumn(texts[2]))
-            self._progress = Progress(*columns, TimeRemainingColumn(), console=self._console, transient=True)
+            done, speed = (TextColumn(f"{{task.fields[{name}]}}") for name in ("done", "speed"))
+            self._progress = Line(self._console, done, TimeRemainingColumn(), speed)
             self._progress.add_task("", done="", speed="")
             self._progress.start()
         if state.stage != self._stage:

@@ -11,7 +11,7 @@ from ..build.report import Built
 from .built import built_json, run, show_built, show_files
 from .formats import asked_formats, format_options
 from .head import parse_schema
-from .outcome import INTERRUPTED, WELL, Command
+from .outcome import INTERRUPTED, PATH, WELL, Command
 from .show import print_json
 
 
@@ -19,7 +19,9 @@ from .show import print_json
 @click.argument("source")
 @click.argument("path")
 @format_options
-@click.option("--schema", metavar="SCHEMA", help="Of files that come without one, as in head. Default: inferred.")
+@click.option(
+    "--schema", type=PATH, metavar="SCHEMA", help="Of files that come without one, as in head. Default: inferred."
+)
 @click.option("--overwrite", is_flag=True, help="Build anew what is there, even if it was something else.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.option("-q", "--quiet", is_flag=True, help="Only what is wrong.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from ..errors import CorruptionError, SchemaError
+from ..errors import CorruptionError, NotFoundError, SchemaError
 from ..load.dataset import load
 from ..load.show import field_value_text
 from ..records.codec import Codec
@@ -21,13 +22,15 @@ from ..records.wording import shortened
 from ..schema import Schema
 from .dataset import is_dataset
 from .formats import Number
-from .outcome import WELL, Command, check_there, expand_all
+from .outcome import PATH, WELL, Command, check_there, expand_all
 from .show import console, print_json, size_text
 
 
 def parse_schema(text: str) -> Schema:
     """A schema from JSON, from a file with JSON, or from "name: type, name: type"."""
-    if text.endswith(".json") and Path(text).is_file():
+    if text.endswith(".json"):
+        if not os.path.exists(text):
+            raise NotFoundError(f"expected a file with a schema, got nothing at {text} - at --schema")
         text = Path(text).read_text(encoding="utf-8")
     if text.lstrip().startswith("{"):
         try:
@@ -56,7 +59,10 @@ def parse_schema(text: str) -> Schema:
 @click.argument("file")
 @click.option("-n", "--number", type=Number(0), default=5, show_default=True, help="How many examples.")
 @click.option(
-    "--schema", metavar="SCHEMA", help='As "label: int64, dense: float32[13]", JSON, or a JSON file. Default: inferred.'
+    "--schema",
+    type=PATH,
+    metavar="SCHEMA",
+    help='As "label: int64, dense: float32[13]", JSON, or a JSON file. Default: inferred.',
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per example and line; bytes in base64.")
 def head(file: str, number: int, schema: str | None, as_json: bool) -> int:
@@ -66,10 +72,17 @@ def head(file: str, number: int, schema: str | None, as_json: bool) -> int:
     schema, the records tell their own: tf.Example knows integers, floats and bytes.
     """
     declared = parse_schema(schema) if schema else None
-    if is_dataset(file):
-        return _of_dataset(file, number, declared, as_json=as_json)
+    show = _of_dataset if is_dataset(file) else _of_files
+    shown = show(file, number, declared, as_json=as_json)
+    if number and not shown and not as_json:
+        console().print(f"[dim]there are no records in {escape(file)}[/dim]", soft_wrap=True)
+    return WELL
+
+
+def _of_files(pattern: str, number: int, declared: Schema | None, *, as_json: bool) -> int:
+    """Show the first examples of some files; how many there were."""
     shown = 0
-    for path in expand_all([file]):
+    for path in expand_all([pattern]):
         check_there(path)
         if shown >= number:
             break
@@ -93,19 +106,20 @@ def head(file: str, number: int, schema: str | None, as_json: bool) -> int:
         if damage is not None and shown < number:
             with opening(path):
                 raise damage
-    return WELL
+    return shown
 
 
 def _of_dataset(path: str, number: int, schema: Schema | None, *, as_json: bool) -> int:
-    """The first examples of a dataset: of its shards only they are read."""
+    """Show the first examples of a dataset, of whose shards only they are read; how many there were."""
     dataset = load(path, schema=schema)
     codec = Codec(dataset.schema)
+    shown = 0
     for name in dataset:
-        shown = min(number, len(dataset[name]))
-        number -= shown
-        for at, example in enumerate(dataset[name].decode(False).take(shown)):
+        wanted = min(number - shown, len(dataset[name]))
+        shown += wanted
+        for at, example in enumerate(dataset[name].decode(False).take(wanted)):
             print_json(example) if as_json else _print(example, codec, f"{path}, {name}[{at}]")
-    return WELL
+    return shown
 
 
 def _codec(records: list[bytes], declared: Schema | None) -> Codec | None:

@@ -7,6 +7,7 @@ import click
 from ..records.check import dali_path
 from ..records.index import sidecar_path, write_index
 from ..records.peek import opening
+from ..records.wording import counted
 from ..storage import publish
 from .outcome import WELL, Command, check_there, expand_all, for_each
 from .show import Bar, console, print_json
@@ -38,7 +39,8 @@ def index(files: tuple[str, ...], dali: bool, as_json: bool) -> int:
                 entry = {"file": path, "records": len(found), "bytes": found.shard_size, "crc32c": checksum}
                 print_json({**entry, "written": written})
             else:
-                console().print(f"{' and '.join(written)}: {len(found):,} records", markup=False, soft_wrap=True)
+                line = f"{' and '.join(written)}: {counted(len(found), 'record')}"
+                console().print(line, markup=False, soft_wrap=True)
             return WELL
 
         return for_each(bar, work, as_json=as_json)

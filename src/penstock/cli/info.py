@@ -21,6 +21,7 @@ from ..records.peek import SAMPLE, first_records, infer_schema, opening
 from ..records.schema_file import read_schema
 from ..records.shard import ShardReader, open_shard
 from ..records.tar import sampled_schema
+from ..records.wording import counted
 from ..schema import Schema
 from .dataset import (
     check_sizes,
@@ -187,7 +188,7 @@ def _as_json(about: About) -> dict[str, Any]:
 def _print_lines(about: About) -> None:
     """A row of the table for a screen that is too narrow for it: the name has a line of its own."""
     smallest, median, largest = map(size_text, about.smallest_median_largest())
-    held = f"{about.records:,} records, {size_text(about.size)}"
+    held = f"{counted(about.records, 'record')}, {size_text(about.size)}"
     told = f"compression {about.compression or 'none'}, index {'yes' if about.indexed else 'no'}"
     screen = console()
     screen.print(f"[bold]{escape(about.path)}[/bold]", soft_wrap=True)
@@ -218,7 +219,7 @@ def _print(found: list[About]) -> None:
         for about in found:
             _print_lines(about)
         if len(found) > 1:
-            screen.print(f"[bold]{len(found)} files: {records:,} records, {size_text(size)}[/bold]")
+            screen.print(f"[bold]{len(found)} files: {counted(records, 'record')}, {size_text(size)}[/bold]")
     schemas: dict[Schema | None, list[str]] = {}
     for about in found:
         if about.records:

@@ -12,7 +12,8 @@ import click
 from ..errors import CorruptionError, ExampleError, NotFoundError, PenstockError
 from ..load.opening import names_files
 from ..load.urls import brought_files
-from ..storage import expand, is_url
+from ..sources.listed import split_order
+from ..storage import SPLIT, expand, is_url, split_patterns
 from ..storage.cache import Cache
 from .show import Bar
 
@@ -20,18 +21,41 @@ WELL = 0
 DAMAGED = 1
 UNREADABLE = 2
 INTERRUPTED = 130
+CLOSED = 141  # as of a program that SIGPIPE ends
+
+# Shells complete the names of files; what is wrong with one, the command says in its own words.
+PATH = click.Path(readable=False)
+
+
+def told(error: BaseException | str) -> str:
+    """What an error says; one of the system without its number, and with the folder that no file can be made in."""
+    if isinstance(error, PenstockError) or not isinstance(error, OSError) or not isinstance(error.filename, str):
+        return str(error)
+    said, path = (error.strerror or type(error).__name__).lower(), error.filename
+    if isinstance(error, PermissionError) and not os.path.lexists(path):
+        return f"cannot write to the folder {os.path.dirname(path) or '.'}: {said}"
+    return f"{said} - at {path}"
 
 
 def complain(error: BaseException | str) -> None:
     """One sentence on stderr, and below it the lines of a table, where an error has one."""
-    sentence, *table = str(error).split("\n")
+    sentence, *table = told(error).split("\n")
     if not all(line.startswith("  ") for line in table):
         sentence, table = f"{sentence} {' '.join(' '.join(table).split())}", []
     click.echo("\n".join([f"penstock: error: {' '.join(sentence.split())}", *table]), err=True)
 
 
 class Command(click.Command):
-    """A command whose errors are on stdout too where --json asks for that: one object, as of `for_each`."""
+    """A command whose arguments are paths.
+
+    Its errors are on stdout too where --json asks for that: one object, as of `for_each`.
+    """
+
+    def __init__(self, *words: Any, **more: Any) -> None:
+        super().__init__(*words, **more)
+        for parameter in self.params:
+            if isinstance(parameter, click.Argument):
+                parameter.type = PATH
 
     def make_context(self, *words: Any, **more: Any) -> click.Context:
         arguments = words[1]
@@ -40,7 +64,7 @@ class Command(click.Command):
             return super().make_context(*words, **more)
         except click.ClickException as error:
             if asked:
-                _print_error(None, error.format_message())
+                print_error(None, error.format_message())
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -50,8 +74,8 @@ class Command(click.Command):
             raise
         except (click.ClickException, PenstockError, OSError) as error:
             if ctx.params["as_json"]:
-                said = error.format_message() if isinstance(error, click.ClickException) else str(error)
-                _print_error(self._asked_for(ctx), said)
+                said = error.format_message() if isinstance(error, click.ClickException) else told(error)
+                print_error(self._asked_for(ctx), said)
             raise
 
     def _asked_for(self, ctx: click.Context) -> str | None:
@@ -62,7 +86,8 @@ class Command(click.Command):
         return str(first)
 
 
-def _print_error(path: str | None, said: str) -> None:
+def print_error(path: str | None, said: str) -> None:
+    """What is wrong, as JSON."""
     click.echo(json.dumps({**({} if path is None else {"file": path}), "error": said}))
 
 
@@ -91,7 +116,12 @@ def expand_all(patterns: Iterable[str]) -> list[str]:
 def _expanded(pattern: str) -> list[str]:
     if is_url(pattern) and names_files(pattern):
         return brought_files([pattern], Cache())
-    return [pattern] if is_url(pattern) else expand(pattern)
+    if is_url(pattern):
+        return [pattern]
+    if SPLIT not in pattern or os.path.lexists(pattern):
+        return expand(pattern)
+    splits = split_patterns(pattern)
+    return [path for split in sorted(splits, key=split_order) for path in expand(splits[split])]
 
 
 def for_each(bar: Bar, work: Callable[[str], int], *, as_json: bool) -> int:
@@ -106,6 +136,6 @@ def for_each(bar: Bar, work: Callable[[str], int], *, as_json: bool) -> int:
             bar.hide()
             complain(error)
             if as_json:
-                _print_error(path, str(error))
+                print_error(path, told(error))
             worst = max(worst, exit_code(error))
     return worst

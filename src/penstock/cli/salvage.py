@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Any
 
 import click
 
-from ..errors import NotFoundError, StorageError
+from ..errors import CorruptionError, NotFoundError, StorageError
 from ..records.array_record import COMPRESSIONS, ArrayRecord, salvage_array_records
+from ..records.peek import another_kind, first_records, is_foreign
+from ..records.schema_file import read_schema, write_schema
 from ..records.shard import Progress, Report
-from ..records.tfrecord import TFRecord, salvage_records
+from ..records.tfrecord import TFRecord, salvage_records, verify
+from ..records.wording import counted
+from ..schema import Schema
 from ..sources.record_files import format_named
 from .outcome import DAMAGED, WELL, Command, check_there
 from .show import Bar, console, print_json, size_text
@@ -47,20 +52,38 @@ def salvage(file: str, out: str, compression: str | None, overwrite: bool, as_js
         )
     with Bar([file]) as bar:
         for path in bar:
+            _check_kind(path, bar)
+            schema = _known_schema(path)
             report = _copied(path, out, compression, bar)
+            if schema is not None:
+                write_schema(out, schema)
     lost = sum(gap.bytes for gap in report.gaps)
     if as_json:
         entry = {"file": file, "out": out, "records": report.records, "record_bytes": report.record_bytes}
         print_json({**entry, "lost_bytes": lost, "gaps": [vars(gap) for gap in report.gaps]})
     else:
         screen = console()
-        saved = f"{report.records:,} records, {size_text(report.record_bytes)}"
+        saved = f"{counted(report.records, 'record')}, {size_text(report.record_bytes)}"
         screen.print(
             f"{out}: {saved}; {'nothing' if report.whole else size_text(lost)} lost", markup=False, soft_wrap=True
         )
         if not report.whole:
             print_gaps([report])
     return WELL if report.whole else DAMAGED
+
+
+def _check_kind(path: str, progress: Progress) -> None:
+    """Refuse a file that does not begin as one of ours does and has no whole record later either."""
+    _, damage = first_records(path, 1)
+    if damage is not None and is_foreign(str(damage)) and not verify(path, progress=progress).records:
+        raise another_kind(path)
+
+
+def _known_schema(path: str) -> Schema | None:
+    """What stands beside a file, if it does, and is whole."""
+    with suppress(CorruptionError):
+        return read_schema([path])
+    return None
 
 
 def _copied(path: str, out: str, compression: str | None, progress: Progress) -> Report:

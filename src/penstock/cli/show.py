@@ -15,7 +15,16 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
 
 from ..columns import Bytes, Ragged
@@ -29,6 +38,7 @@ WIDE = 1000  # where there is no terminal to fit into
 __all__ = [
     "PATIENCE",
     "Bar",
+    "Line",
     "console",
     "fits",
     "print_json",
@@ -38,18 +48,26 @@ __all__ = [
 ]
 
 
+class Screen(Console):
+    """Where to print; a reader that closes the pipe is an error of its own, as in whatever else writes."""
+
+    def on_broken_pipe(self) -> None:
+        """Called by rich where it catches the error, to exit with code 1."""
+        raise BrokenPipeError
+
+
 def console(stderr: bool = False) -> Console:
     """Where to print. Without a terminal, tables may be as wide as they need."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else WIDE
-    return Console(file=stream, width=width, highlight=False)
+    return Screen(file=stream, width=width, highlight=False)
 
 
 def fits(screen: Console, table: Table, folded: str = "") -> bool:
     """Whether a table has room for every cell; those of the column `folded` need a third of the screen at most."""
     whole = Measurement.get(screen, screen.options.update(width=WIDE), table).maximum
     for column in table.columns:
-        if column.header == folded:
+        if folded and column.header == folded:
             cells = max(map(len, map(str, column.cells)), default=0)
             whole -= max(0, cells - screen.width // 3)
     return whole <= screen.width
@@ -78,6 +96,25 @@ def to_json(value: Any) -> Any:
 def print_json(value: Any) -> None:
     """One line of JSON."""
     print(json.dumps(to_json(value), ensure_ascii=False))
+
+
+class Line(Progress):
+    """A name, a bar, and of what else is told what has room beside them, the first of it first."""
+
+    def __init__(self, screen: Console, *told: ProgressColumn, **options: Any) -> None:
+        self._screen = screen
+        bar = BarColumn(min(40, screen.width // 4))
+        super().__init__(TextColumn("{task.description}"), bar, *told, console=screen, transient=True, **options)
+
+    def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
+        """Called by rich for what it shows."""
+        every = self.columns
+        try:
+            while not fits(self._screen, table := super().make_tasks_table(tasks)) and len(self.columns) > 1:
+                self.columns = self.columns[:-1]
+        finally:
+            self.columns = every
+        return table
 
 
 class Bar:
@@ -112,15 +149,8 @@ class Bar:
             return
         total = sum(self._sizes)
         if self._progress is None:
-            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-            self._progress = Progress(
-                *columns,
-                TimeRemainingColumn(),
-                console=self._console,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
+            told = (DownloadColumn(), TimeRemainingColumn(), TransferSpeedColumn())
+            self._progress = Line(self._console, *told, redirect_stdout=False, redirect_stderr=False)
             self._progress.start()
             self._progress.add_task("", total=total)
         completed = min(self._done + position, total)

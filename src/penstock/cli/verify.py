@@ -11,6 +11,7 @@ from rich.table import Table
 
 from ..records.peek import another_kind, is_foreign
 from ..records.tfrecord import Report
+from ..records.wording import counted
 from .dataset import Checked, Checks, Told, is_dataset, shards_of
 from .outcome import DAMAGED, WELL, Command, expand_all, for_each
 from .show import Bar, console, fits, print_json, size_text
@@ -77,7 +78,7 @@ def _as_json(checked: Checked) -> dict[str, Any]:
 def _print_line(checked: Checked) -> None:
     screen, report = console(), checked.report
     word = "[green]whole[/green]  " if report.whole else "[bold red]damaged[/bold red]"
-    held = f"{report.records:,} records, {size_text(report.record_bytes)}"
+    held = f"{counted(report.records, 'record')}, {size_text(report.record_bytes)} of data"
     lost = sum(gap.bytes for gap in report.gaps)
     count = f"{len(report.gaps)} gap{'s' * (len(report.gaps) != 1)} of {size_text(lost)}"
     screen.print(f"{word}  {escape(report.path)}  {held}{'' if report.whole else ', ' + count}", soft_wrap=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import PenstockError
 from ..records.peek import image_type
-from ..records.wording import MOST_VALUES, shortened, size_text
+from ..records.wording import MOST_VALUES, counted, shortened, size_text
 from ..schema import Field, Schema
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ def dataset_text(dataset: Dataset) -> str:
     width = max([len(split) for split in splits], default=0)
     lines = [f"Dataset({dataset.name!r}, {str(dataset.path)!r})"]
     for split, what in splits.items():
-        shards = f"{what['shards']:,} shard{'s' * (what['shards'] != 1)}"
-        lines.append(f"  {split:<{width}}  {what['examples']:,} examples in {shards}, {size_text(what['bytes'])}")
+        held = f"{counted(what['examples'], 'example')} in {counted(what['shards'], 'shard')}"
+        lines.append(f"  {split:<{width}}  {held}, {size_text(what['bytes'])}")
     return "\n".join([*lines, *_fields(dataset.schema)])
 
 
 def split_text(split: Split) -> str:
     """Its name, size and schema."""
-    lines = [f"Split({split.name!r}: {len(split):,} examples)"]
+    lines = [f"Split({split.name!r}: {counted(len(split), 'example')})"]
     return "\n".join([*lines, *_fields(split.schema)])
 
 
@@ -49,7 +49,7 @@ def loader_text(recipe: Recipe) -> str:
     """The chain of steps."""
     data = recipe.dataset
     host = recipe.host
-    told = [f"{data['name']}[{data['examples']:,} examples]", *recipe.pipeline]
+    told = [f"{data['name']}[{counted(data['examples'], 'example')}]", *recipe.pipeline]
     if host.count > 1:
         told.append(f"shard({host.index}, {host.count}{f', even={host.even!r}' if host.even else ''})")
     return f"Loader({'.'.join(told)})"

@@ -161,7 +161,7 @@ def _read(data: bytes | None, field: Field, where: str) -> Any:
             return data.decode() if field.dtype == "str" else data
         if kind in ("int", "float"):
             return int(data) if kind == "int" else np.float32(data)
-        return np.load(io.BytesIO(data), allow_pickle=False)
+        return np.load(io.BytesIO(data), allow_pickle=False)[()]  # a number, where it has no axes
     except ValueError:
         raise CorruptionError(f"expected {field} in {field.name}, got {data[:20]!r} - at {where}") from None
 

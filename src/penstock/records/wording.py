@@ -1,4 +1,4 @@
-"""How sizes and values are told, in a few words."""
+"""How sizes, counts and values are told, in a few words."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ def size_text(count: float) -> str:
         units.pop(0)
     unit = units[0]
     return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.1f} {unit}"
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of something: 1 record, 1,000 records."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def shortened(value: Any) -> str:
