@@ -264,3 +264,13 @@ def test_a_fork_reads_on(store: AISStore) -> None:
         os._exit(0 if store.read("a", 10, 10) == BODY[10:20] else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert store.read("a", 20, 10) == BODY[20:30]
+
+
+def test_where_nobody_answers_is_found_out_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong address was waited for as long as a cluster that restarts."""
+    monkeypatch.setenv("AIS_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(ais_module, "REFUSED", 1.0)
+    began = time.monotonic()
+    with pytest.raises(StorageError, match=r"the connection is refused - at ais://nowhere/a. Look whether http"):
+        AISStore("ais://nowhere").read("a")
+    assert time.monotonic() - began < 5

@@ -572,14 +572,15 @@ def test_what_has_changed_is_said_and_refused(tmp_path: Path) -> None:
     for source, options, message in (
         (ROWS, {"shards": 3}, "options shards was 2, is 3"),
         (ROWS, {"shards": 2, "seed": 1}, "options seed was 0, is 1"),
-        (ROWS, {"shards": 2, "format": TFRecord(compression="gzip")}, "compression was not there, is 'gzip'"),
+        (ROWS, {"shards": 2, "format": TFRecord(compression="gzip")}, "compression was not said, is 'gzip'"),
         (ROWS[1:], {"shards": 2}, "source train examples was 500, is 499"),
         (
             ROWS,
             {"shards": 2, "schema": {"x": "int64", "text": "str"}},
-            "options schema was not there, is something else",
+            "options schema is new",
         ),
-        (splits(train=ROWS, eval=ROWS), {"shards": 2}, "source eval was not there, is something else"),
+        (splits(train=ROWS, eval=ROWS), {"shards": 2}, "source eval is new"),
+        ({"x": np.arange(3), "y": np.arange(3)}, {"shards": 2}, "source train columns is new"),
     ):
         with pytest.raises(BuildError, match=message) as error:
             build(source, tmp_path / "toy", **options)  # type: ignore[arg-type]

@@ -98,7 +98,7 @@ def test_equal_hashes_prove_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_it_is_part_of_what_was_asked_for(tmp_path: Path) -> None:
     build(ROWS, tmp_path / "toy")
-    with pytest.raises(BuildError, match="options dedupe was not there, is 'within'"):
+    with pytest.raises(BuildError, match="options dedupe was not said, is 'within'"):
         build(dedupe(ROWS), tmp_path / "toy")
     with pytest.raises(SchemaError, match="expected a source, got one that is deduped already"):
         dedupe(dedupe(ROWS))
@@ -111,4 +111,4 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     command = ["build", str(tmp_path / "rows.csv"), str(tmp_path / "data"), "--dedupe", "within"]
     assert main([*command, "--dry-run"]) == 0
     assert main(command) == 0
-    assert "15 examples were left out: their records are those of others" in capsys.readouterr().out
+    assert "15 examples were left out, with the same record as another" in capsys.readouterr().out

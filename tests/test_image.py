@@ -419,3 +419,11 @@ def test_a_webp_frame_has_the_size_that_was_announced(kind: str) -> None:
     data[size : size + 4] = b"\xff\x3f\xff\x3f"
     with pytest.raises(ps.CorruptionError, match="a frame of 16383 x 16383 pixels where 50 x 40 were announced"):
         PLAIN.decode(bytes(data))
+
+
+def test_a_damaged_chunk_is_named() -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (40, 40, 3), dtype=np.uint8)
+    data = bytearray(encoded(Pillow.fromarray(pixels), "png"))
+    data[300:350] = bytes(50)
+    with pytest.raises(ps.CorruptionError, match=r"got damage \(CRC error: .* while decoding IDAT chunk\)$"):
+        PLAIN.decode(bytes(data))

@@ -122,7 +122,7 @@ def test_other_options_are_another_source(tmp_path: Path, root: str) -> None:
     with pytest.raises(BuildError, match=r"source train options split bins was 4, is 3"):
         build(examples(made(Cut), load={"root": root}, split={"bins": 3}), tmp_path / "toy")
     assert contents(tmp_path / "toy") == before
-    with pytest.raises(BuildError, match=r"source train options load scale was not there, is 2"):
+    with pytest.raises(BuildError, match=r"source train options load scale was not said, is 2"):
         build(examples(made(Cut), load={"root": root, "scale": 2}, split={"bins": 4}), tmp_path / "toy")
     build(examples(made(Cut), load={"root": root}, split={"bins": 4}), tmp_path / "toy")
 

@@ -100,15 +100,16 @@ def describe_change(before: Mapping[str, Any], now: Mapping[str, Any], where: st
         a, b = before.get(name), now.get(name)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             changes += describe_change(a, b, f"{where}{name} ")
-        elif a and b and a != b and name in DIGESTS:
-            changes.append(f"{where}{name} {DIGESTS[name]}")
+        elif a != b and (name in DIGESTS or where.endswith("columns ") or isinstance(a or b, (dict, list))):
+            said = DIGESTS.get(name, "is another") if a and b else "is new" if b else "is gone"
+            changes.append(f"{where}{name} {said}")
         elif a != b:
             changes.append(f"{where}{name} was {_shown(a)}, is {_shown(b)}")
     return changes
 
 
 def _shown(value: Any) -> str:
-    return "not there" if value is None else "something else" if isinstance(value, (dict, list)) else repr(value)
+    return "not said" if value is None else repr(value)
 
 
 def _check_empty(place: Folder, name: str) -> None:

@@ -22,12 +22,15 @@ from .ranges import PIECE, ShortError, cut_out, joined, replaced
 from .store import Entry
 
 DEADLINE = 60.0  # seconds in which a call has to get somewhere
+REFUSED = 5.0  # seconds, where all connections are refused and none ever was not: nobody is there
 TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two pieces of an answer
 AT_ONCE = 16  # requests that are under way
 PASSING = (408, 409, 425, 429, 500, 502, 503, 504)  # statuses that may be gone a moment later
 PROPERTIES = "name,size,version,checksum"
 
 Result = TypeVar("Result")
+
+_ANSWERED: set[str] = set()  # addresses at which a cluster has been
 
 
 class AISStore:
@@ -173,14 +176,18 @@ class AISStore:
         from aistore.sdk import errors
 
         patience = patience or DEADLINE
-        deadline, pause = time.monotonic() + patience, 0.05
+        endpoint, pause = client._request_client.base_url, 0.05
+        began = time.monotonic()
         while True:
             try:
-                return attempt()
+                result = attempt()
+                _ANSWERED.add(endpoint)
+                return result
             except (errors.ErrObjNotFound, errors.ErrBckNotFound, errors.ErrRemoteBckNotFound) as error:
                 missing = "an object" if isinstance(error, errors.ErrObjNotFound) else f"the bucket {self.bucket}"
                 raise NotFoundError(f"expected {missing}, got nothing - at {where}") from None
             except errors.AISError as error:
+                _ANSWERED.add(endpoint)
                 if error.status_code == 404 and not isinstance(error, errors.ErrETLNotFound):
                     raise NotFoundError(f"expected an object, got nothing - at {where}") from None
                 said = f"{error.status_code} {' '.join(error.message.split())[:300]}"
@@ -188,9 +195,12 @@ class AISStore:
                     raise StorageError(f"expected to reach an object, got an error: {said} - at {where}") from None
             except _broken_answers() as error:
                 said = " ".join(str(error).split())[:300]
-            if time.monotonic() + pause > deadline:
+                if "Connection refused" in str(error):
+                    said = "the connection is refused"
+                    patience = patience if endpoint in _ANSWERED else min(patience, REFUSED)
+            if time.monotonic() + pause > began + patience:
                 problem = f"expected an answer within {patience:.0f} s, got none that was whole: {said}"
-                raise StorageError(f"{problem} - at {where}. Look whether {client._request_client.base_url} is up")
+                raise StorageError(f"{problem} - at {where}. Look whether {endpoint} is up")
             time.sleep(pause * (0.5 + random.random()))
             pause = min(2 * pause, 5.0)
 

@@ -15,8 +15,18 @@ fn broken(error: &DecodingError) -> Error {
         DecodingError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
             Format::Png.broken("one that ends too early")
         }
-        other => Format::Png.broken(format!("damage ({other})")),
+        other => Format::Png.broken(format!("damage ({})", plain(&other.to_string()))),
     }
+}
+
+/// What the decoder says, with a chunk's name in place of all that is known of the chunk.
+fn plain(said: &str) -> String {
+    let Some((before, rest)) = said.split_once("ChunkType { type: ") else {
+        return said.to_owned();
+    };
+    let name = rest.split(',').next().unwrap_or_default();
+    let after = rest.split_once('}').map_or("", |(_, after)| after);
+    format!("{before}{name}{}", after.trim_end_matches('.'))
 }
 
 /// Decodes into `out`: palettes become colours, 16 bits become the upper 8, an animation its still image.
