@@ -699,3 +699,11 @@ def test_a_bar_shows_at_a_terminal_and_makes_room(monkeypatch: pytest.MonkeyPatc
                 bar.hide()
         said = sys.stderr.getvalue()  # type: ignore[attr-defined]
         assert ("500/1,000" in said or "0.5/1.0" in said) == shown
+
+
+def test_info_of_a_damaged_first_record_says_what_to_do(shard: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = bytearray(shard.read_bytes())
+    data[14] ^= 255
+    shard.write_bytes(data)
+    assert main(["info", str(shard)]) == 0
+    assert f"or damaged: penstock verify {shard}" in capsys.readouterr().out.replace("\n", "")

@@ -52,6 +52,7 @@ class About:
     indexed: bool
     schema: Schema | None
     known: bool  # it stands beside the file
+    damaged: bool  # from its first record on
 
     def smallest_median_largest(self) -> tuple[int, int, int]:
         """Sizes of records."""
@@ -65,16 +66,22 @@ def look(path: str, bar: Bar) -> About:
     with opening(path):
         reader = open_shard(path, progress=bar)
     try:
+        damaged = False
         told = read_schema([path])
         tar = reader.format == "tar"
-        schema = told or (sampled_schema([path]) if tar else infer_schema(first_records(path, SAMPLE)[0]))
+        if tar:
+            schema = told or sampled_schema([path])
+        else:
+            records, damage = first_records(path, SAMPLE)
+            damaged = damage is not None and not len(records)
+            schema = told or infer_schema(records)
     except (CorruptionError, SchemaError):
         told = schema = None
     indexed = sidecar_path(path).exists()
     size = os.path.getsize(path)
     sizes = record_sizes(reader)
     known = told is not None
-    return About(path, size, reader.format, reader.compression, len(reader), sizes, indexed, schema, known)
+    return About(path, size, reader.format, reader.compression, len(reader), sizes, indexed, schema, known, damaged)
 
 
 def record_sizes(reader: ShardReader) -> np.ndarray[Any, Any]:
@@ -234,7 +241,9 @@ def _print(found: list[About]) -> None:
             else f" of {escape(paths[0])}" + (f" and {len(paths) - 1} more" if paths[1:] else "")
         )
         if not schema:
-            screen.print(f"[dim]the records{where} are no tf.Example[/dim]", soft_wrap=True)
+            broken = next((about.path for about in found if about.damaged), None)
+            said = f"are no tf.Example{'' if broken is None else f', or damaged: penstock verify {broken}'}"
+            screen.print(f"[dim]the records{where} {escape(said)}[/dim]", soft_wrap=True)
             continue
         shown = "" if all(about.known for about in found) else ", as the first records show it"
         screen.print(f"[dim]schema{where}{shown}[/dim]", soft_wrap=True)
