@@ -21,9 +21,11 @@ from ..identity import code_digest, digest
 from ..schema import Schema
 from ..sources.examples import Prepared, kinds_of
 from ..sources.files import stamp_of
+from ..sources.image_folder import ImageFolder
 from ..sources.recognise import recognise
 from ..sources.table import table
 from ..splitting import Splits
+from ..storage import is_url
 from ..subset import is_listed, is_table, key_of, own_key, place_of, stamps_of, takes_many
 
 KEY = "__key__"
@@ -157,6 +159,18 @@ class Inputs:
             with suppress(Exception):  # one that cannot be loaded tells nothing; the build deals with it later
                 return multiplies(type(self.source[number]))
         return False
+
+
+def check_outside(source: Any, path: str | os.PathLike[str]) -> None:
+    """Refuse to build inside of a folder of images: its folders are classes, and so would be the dataset's."""
+    for layer in source.values() if isinstance(source, Splits) else (source,):
+        while hasattr(layer, "source"):
+            layer = layer.source
+        if isinstance(layer, ImageFolder) and not is_url(path):
+            root = os.path.join(os.path.realpath(layer.root), "")
+            if os.path.realpath(path).startswith(root):
+                hint = "Build beside it"
+                raise SchemaError("expected a path outside of the images, whose folders are classes", str(path), hint)
 
 
 def inputs_digest(made_from: Iterable[bytes | None]) -> str:

@@ -26,7 +26,7 @@ from .commit import Leak, describe_dataset, sweep_temporary
 from .duplicates import drop_duplicates
 from .encoder import DriftError, Job, Outcome
 from .engine import Engine, Workers
-from .inputs import Inputs, inputs_digest
+from .inputs import Inputs, check_outside, inputs_digest
 from .journal import Journal
 from .listing import Split, infer_schema, list_splits
 from .local import Local
@@ -82,6 +82,7 @@ def build(
         raise SchemaError("expected workers or an engine, got both", hint="Local(workers=...)")
     if info is not None and not isinstance(info, Info):
         raise SchemaError(f"expected Info(...), got {type(info).__name__}", "info")
+    check_outside(source, path)
     if names_file(path):
         said = {"format": format, "shards": shards, "schema": schema, "order": order, "seed": seed}
         more = {"on_error": on_error, "workers": workers, "engine": engine, "info": info, "overwrite": overwrite}

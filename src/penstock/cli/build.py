@@ -22,7 +22,6 @@ from ..records.formats import Format
 from ..schema import Schema
 from ..sources import dedupe, recognise
 from ..splitting import Splits, split
-from ..storage import is_url
 from .built import built_json, run, show_built
 from .dataset import schema_table, split_table
 from .formats import Number, asked_formats, format_options
@@ -159,8 +158,6 @@ def _recognised(source: str, places: tuple[str, ...], options: dict[str, Any]) -
     if os.path.exists(source) and os.path.exists(places[0]) and os.path.samefile(source, places[0]):
         raise click.UsageError(f"expected another folder for the dataset, got SOURCE itself: {source}")
     kind, why = (options["kind"], "") if options["kind"] else recognise(source)
-    if kind == "image_folder" and not is_url(places[0]) and _is_inside(places[0], source):
-        raise click.UsageError(f"expected a PATH outside of SOURCE, whose folders are classes, got {places[0]}")
     how = _how(kind, f"{source} is taken as {kind}", options)
     examples = getattr(sources, kind)(source, **how)
     remarks = [f"{source} is taken as {kind}: {why}"] if why else []
@@ -186,10 +183,6 @@ def _other_delimiter(rows: Any) -> Iterator[str]:
         if len(names) == 1 and letter in names[0]:
             given = "\\t" if letter == "\t" else letter
             yield f'it has one column, {names[0]!r}. Is it --delimiter "{given}"?'
-
-
-def _is_inside(path: str, folder: str) -> bool:
-    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(folder), ""))
 
 
 def _recipe(name: str, places: tuple[str, ...], options: dict[str, Any]) -> Asked:
