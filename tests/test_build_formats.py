@@ -201,7 +201,7 @@ def test_another_format_is_another_build(tmp_path: Path) -> None:
     build(tmp_path / "toy", "tfrecord")
     with pytest.raises(ps.BuildError, match="format name was 'tfrecord', is 'array_record'"):
         build(tmp_path / "toy", "array_record")
-    with pytest.raises(ps.BuildError, match="alternatives array_record was not there"):
+    with pytest.raises(ps.BuildError, match="alternatives array_record is new"):
         build(tmp_path / "toy", BOTH)
     build(tmp_path / "toy", "array_record", overwrite=True)
     assert not list(tmp_path.glob("toy/*.tfrecord-*"))
