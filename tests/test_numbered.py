@@ -481,6 +481,7 @@ def test_the_command_line_knows_the_schema_beside_files(tmp_path: Path, capsys: 
         assert main(command) == 0
         assert "float64" in (said := capsys.readouterr().out)
         assert "as the first records show it" not in said
+    assert main(["info", str(tmp_path / "files" / "*")]) == 0  # what stands beside files is none of them
     with open(one, "r+b") as file:
         file.seek(-3, os.SEEK_END)
         file.write(b"\0\0\0")

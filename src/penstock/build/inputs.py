@@ -168,7 +168,7 @@ def check_outside(source: Any, path: str | os.PathLike[str]) -> None:
             layer = layer.source
         if isinstance(layer, ImageFolder) and not is_url(path):
             root = os.path.join(os.path.realpath(layer.root), "")
-            if os.path.realpath(path).startswith(root):
+            if os.path.join(os.path.realpath(path), "").startswith(root):
                 hint = "Build beside it"
                 raise SchemaError("expected a path outside of the images, whose folders are classes", str(path), hint)
 

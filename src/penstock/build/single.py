@@ -82,8 +82,11 @@ def build_file(build: Callable[..., Built], source: Any, path: Path, options: di
         except (Exception, KeyboardInterrupt) as error:
             if options["overwrite"] and isinstance(error, Exception):
                 shutil.rmtree(folder, ignore_errors=True)  # the next one begins anew in any case
-            if type(error) in (BuildError, KeyboardInterrupt):
-                raise type(error)(str(error).replace(str(folder), where)) from error.__cause__
+            if isinstance(error, KeyboardInterrupt):
+                rest = "build again to go on" if is_numbered(path) else "nothing was written"
+                raise KeyboardInterrupt(f"stopped: {rest} - at {where}") from None
+            if type(error) is BuildError:
+                raise BuildError(str(error).replace(str(folder), where)) from error.__cause__
             raise
         (folder / PLACING).touch()
         written = _put_into_place(built, folder, path, format, options)

@@ -12,6 +12,7 @@ import click
 from ..errors import CorruptionError, ExampleError, NotFoundError, PenstockError
 from ..load.opening import names_files
 from ..load.urls import brought_files
+from ..records.schema_file import SUFFIX
 from ..sources.listed import split_order
 from ..storage import SPLIT, expand, is_url, split_patterns
 from ..storage.cache import Cache
@@ -103,14 +104,15 @@ def exit_code(error: BaseException) -> int:
 
 
 def expand_all(patterns: Iterable[str]) -> list[str]:
-    """The files of all patterns, each once. An index whose shard is named too is left out: it goes with its shard.
+    """The files of all patterns, each once. An index or a schema whose shard is named too is left out: it goes with it.
 
     Files of a store are brought; a dataset there stays the URL that it is.
     """
     paths = list(dict.fromkeys(path for pattern in patterns for path in _expanded(pattern)))
     known = set(paths)
     sidecars = {path + suffix for path in known for suffix in (".index", ".idx")}
-    return [path for path in paths if path not in sidecars]
+    others = [path for path in paths if path not in sidecars]
+    return [path for path in others if not path.endswith(SUFFIX)] or others
 
 
 def _expanded(pattern: str) -> list[str]:

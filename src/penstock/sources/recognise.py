@@ -50,7 +50,7 @@ def recognise(path: PathLike) -> tuple[str, str]:
     if not found:
         raise SchemaError(f"expected one of the layouts below, got none of them - at {text}{UNDERSTOOD}")
     choices = "".join(f"\n  {name}: {why}" for name, why in found.items())
-    raise SchemaError(f"expected one kind of source, got {len(found)} - at {text}. Say which it is:{choices}")
+    raise SchemaError(f"expected one kind of source, got {len(found)} - at {text}. Say which it is (--as):{choices}")
 
 
 def _in_folder(root: str) -> Iterator[tuple[str, str]]:
