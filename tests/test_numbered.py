@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from penstock import (
     ArrayRecord,
     ArrayRecordReader,
+    BuildError,
     CorruptionError,
     Field,
     NotFoundError,
@@ -139,6 +140,10 @@ def test_splits_stay_apart_whoever_reads_them(tmp_path: Path, name: str) -> None
     assert len(split(read(one), train=0.5, test=0.5)) == 2  # one file alone has no splits yet
 
 
+def test_names_with_brackets_are_names(tmp_path: Path) -> None:
+    assert len(load(build(ROWS, tmp_path / "part [1].tfrecord").path)["train"]) == 100
+
+
 def test_folders_of_any_ending_open(tmp_path: Path) -> None:
     for suffix in ("tfr", "record", "tfrec"):
         build(ROWS, tmp_path / suffix / f"{{0..}}.{suffix}")
@@ -191,10 +196,26 @@ ps.build([Row(x=x) for x in range(4)], {str(tmp_path / "{0..}.tfrecord")!r}, ove
     assert not list(tmp_path.glob(".*"))
 
 
-def test_errors_name_the_files_and_not_the_folder_in_which_they_are_built(tmp_path: Path) -> None:
-    script = f"import penstock as ps; ps.build(iter({ROWS[:3]!r}), {str(tmp_path / '{0..}.tfrecord')!r}, shards=0)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert ".build" not in done.stderr
+STOPPED = """
+import os, signal, sys, penstock as ps
+class Row(ps.Example):
+    x: int
+    def load(self):
+        if self.x == 3: os.kill(parent, getattr(signal, sys.argv[2]))
+parent = os.getpid()
+ps.build([Row(x=x) for x in range(4)], sys.argv[1])
+"""
+
+
+def test_messages_name_the_files_and_not_the_folder_in_which_they_are_built(tmp_path: Path) -> None:
+    pattern = str(tmp_path / "{0..}.tfrecord")
+    run = [sys.executable, "-c", STOPPED, pattern]
+    done = subprocess.run([*run, "SIGINT"], capture_output=True, text=True)
+    assert f"KeyboardInterrupt: stopped: build again to go on - at {pattern}" in done.stderr
+    assert subprocess.run([*run, "SIGKILL"]).returncode == -signal.SIGKILL
+    with pytest.raises(BuildError, match="expected to go on with the build that was begun here") as error:
+        build(ROWS, pattern)
+    assert f" - at {pattern}. Build into another" in str(error.value)
 
 
 def test_sizes_are_those_that_were_asked_for(tmp_path: Path) -> None:

@@ -161,13 +161,22 @@ class Inputs:
         return False
 
 
+def origins(source: Any) -> Iterator[Any]:
+    """What the splits of a source are made from, without all that was put around it."""
+    while hasattr(source, "source"):
+        source = source.source
+    if isinstance(source, Splits):
+        for part in source.values():
+            yield from origins(part)
+    else:
+        yield source
+
+
 def check_outside(source: Any, path: str | os.PathLike[str]) -> None:
     """Refuse to build inside of a folder of images: its folders are classes, and so would be the dataset's."""
-    for layer in source.values() if isinstance(source, Splits) else (source,):
-        while hasattr(layer, "source"):
-            layer = layer.source
-        if isinstance(layer, ImageFolder) and not is_url(path):
-            root = os.path.join(os.path.realpath(layer.root), "")
+    for origin in origins(source):
+        if isinstance(origin, ImageFolder) and not is_url(path):
+            root = os.path.join(os.path.realpath(origin.root), "")
             if os.path.join(os.path.realpath(path), "").startswith(root):
                 hint = "Build beside it"
                 raise SchemaError("expected a path outside of the images, whose folders are classes", str(path), hint)

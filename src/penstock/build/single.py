@@ -20,8 +20,9 @@ from ..records.shard import open_shard
 from ..records.tfrecord import TFRecord
 from ..sources.record_files import RecordFiles
 from ..splitting import Splits
-from ..storage import SPLIT, is_glob, is_numbered, is_url
+from ..storage import SPLIT, is_numbered, is_url
 from .commit import QUARANTINE
+from .inputs import origins
 from .journal import hold
 from .local import Local
 from .numbered import NumberedFiles, check_apart, check_pattern, move, open_written, write_files, write_schemas
@@ -43,7 +44,7 @@ def names_file(path: str | Path) -> bool:
             expected = f"expected a folder, or names of files that end in {', '.join(SUFFIXES)}"
             raise SchemaError(f"{expected}, got others", str(path), "compression= says how they are compressed")
         return False
-    if is_glob(str(path)) and not folder and not os.path.exists(path):
+    if set(os.path.basename(path)) & set("*?") and not os.path.exists(path):
         hint = f"Number them: {re.sub('[*?]+', '{000..}', str(path), count=1)}"
         raise SchemaError("expected names of files to write, got a glob", str(path), hint)
     if is_url(path):
@@ -119,9 +120,7 @@ def alone(path: Path) -> Iterator[Path]:
 def _files_read(source: Any) -> list[str]:
     """The record files that a source reads."""
     found: list[str] = []
-    for each in source.values() if isinstance(source, Splits) else (source,):
-        while hasattr(each, "source"):
-            each = each.source
+    for each in origins(source):
         files = getattr(getattr(each, "_recipe", each), "files", ())
         found += [str(getattr(file, "path", file)) for file in files]
     return found
