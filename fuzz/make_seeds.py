@@ -7,8 +7,10 @@ Pillow for images. The bytes are the same each time, but for compressed ones, wh
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import math
 import random
 import shutil
@@ -500,6 +502,10 @@ def tar() -> dict[str, bytes]:
         "out": archive(["../a.txt"], tarfile.USTAR_FORMAT),
         "gzip": gzipped(plain),
         "gzip_cut": gzipped(plain)[:-5],
+        "bzip2": bz2.compress(plain),
+        "bzip2_twice": bz2.compress(plain[:700]) + bz2.compress(plain[700:]),
+        "xz": lzma.compress(plain, preset=0),
+        "xz_padded": lzma.compress(plain[:700], preset=0) + bytes(4) + lzma.compress(plain[700:], preset=0),
         "zeros": bytes(1024),
         "empty": b"",
     }

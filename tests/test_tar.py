@@ -32,7 +32,8 @@ from penstock import (
     mix,
 )
 from penstock._core import Shard, list_tar
-from penstock.records.shard import verify
+from penstock.records.shard import open_shard, verify
+from penstock.records.tfrecord import salvage_records
 from penstock.sources.record_files import split_name
 
 
@@ -107,7 +108,10 @@ def test_names_of_every_kind_are_webdatasets(tmp_path: Path, format: int) -> Non
     assert ours(load(path, decode=False)) == theirs([path])
 
 
-@pytest.mark.parametrize(("name", "mode"), [("a.tar.gz", "w:gz"), ("a.tgz", "w:gz"), ("b", "w:gz"), ("c.bin", "w")])
+WRAPPED = [(f"a.{end}", mode) for mode in ("gz", "bz2", "xz") for end in (f"tar.{mode}", f"t{mode}", "tar", "bin")]
+
+
+@pytest.mark.parametrize(("name", "mode"), [*((name, f"w:{mode}") for name, mode in WRAPPED), ("c.bin", "w")])
 def test_by_content_as_well_as_by_name(tmp_path: Path, name: str, mode: str) -> None:
     path = write_tar(tmp_path / name, sample(3), mode=mode)
     assert load(path)["train"][0]["cls"] == 3
@@ -121,6 +125,27 @@ def test_zstd(tmp_path: Path) -> None:
         with pyarrow.CompressedOutputStream(str(packed), "zstd") as out:
             out.write(plain)
         assert load(packed)["train"].batch(9).__iter__().__next__()["cls"].tolist() == list(range(9))
+
+
+@pytest.mark.parametrize("mode", ["gz", "bz2", "xz"])
+def test_every_wrapping_is_read_and_a_broken_one_reported(tmp_path: Path, mode: str) -> None:
+    rng = np.random.default_rng(0)
+    members = [(f"{at}.bin", rng.bytes(30_000)) for at in range(60)]
+    path = write_tar(tmp_path / f"train-0.tar.{mode}", members, mode=f"w:{mode}")
+    train = load(tmp_path)["train"]
+    assert len(train) == 60
+    assert [train[at]["bin"] for at in (59, 0)] == [members[59][1], members[0][1]]
+    assert open_shard(path).compression == {"gz": "gzip", "bz2": "bzip2"}.get(mode, mode)
+    data = bytearray(path.read_bytes())
+    data[-len(data) // 4] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptionError, match=r"train-0\.tar\."):
+        list(load(tmp_path)["train"])
+    report = salvage_records(path, tmp_path.parent / "saved.tfrecord")
+    assert (report.records, len(report.gaps)) == (0, 1)  # a checksum of the whole is wrong: none of it can be trusted
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(CorruptionError, match=r"train-0\.tar\."):
+        load(tmp_path)["train"]
 
 
 def test_exact_shuffle_resume_and_random_access(folder: Path) -> None:
@@ -195,6 +220,7 @@ def test_splits_by_name(tmp_path: Path) -> None:
     dataset = load(tmp_path)
     assert {split: len(dataset[split]) for split in dataset} == {"train": 2, "val": 1}
     words = {"a/imagenet-train-000123.tar": "train", "test.tgz": "test", "val_1.tar.gz": "val", "x.csv": ""}
+    words["val_2.txz"] = "val"
     assert {path: split_name(path) for path in words} == words
 
 

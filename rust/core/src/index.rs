@@ -121,7 +121,9 @@ impl Index {
             1 => Compression::Gzip,
             2 => Compression::Zlib,
             3 => Compression::Zstd,
-            other => return Ok(Err(bad(format!("expected a compression of 0 to 3, got {other}")))),
+            4 => Compression::Bzip2,
+            5 => Compression::Xz,
+            other => return Ok(Err(bad(format!("expected a compression of 0 to 5, got {other}")))),
         };
         let index = Index { compression, shard_size: u64_at(16), shard_crc32c: u32_at(24), offsets };
         Ok(check_offsets(&index.offsets).and_then(|()| match index.offsets.last() {

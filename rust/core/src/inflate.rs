@@ -1,8 +1,10 @@
-//! Compressed shards: the whole stream under gzip, zlib or zstd, told apart by content.
+//! Compressed shards: the whole stream under gzip, zlib, zstd, bzip2 or xz, told apart by content.
 
 use std::io::{BufRead, BufReader, Read};
 
+use bzip2::bufread::BzDecoder;
 use flate2::bufread::{GzDecoder, ZlibDecoder};
+use lzma_rust2::XzReader;
 use zstd::stream::read::Decoder as ZstdDecoder;
 
 use crate::crc;
@@ -17,6 +19,8 @@ pub enum Compression {
     Gzip,
     Zlib,
     Zstd,
+    Bzip2,
+    Xz,
 }
 
 impl Compression {
@@ -27,6 +31,8 @@ impl Compression {
             Compression::Gzip => "gzip",
             Compression::Zlib => "zlib",
             Compression::Zstd => "zstd",
+            Compression::Bzip2 => "bzip2",
+            Compression::Xz => "xz",
         }
     }
 
@@ -48,15 +54,19 @@ impl Compression {
             [0x1f, 0x8b, 0x08, ..] => Compression::Gzip,
             [first @ 0x78, second, ..] if (u16::from(*first) << 8 | u16::from(*second)) % 31 == 0 => Compression::Zlib,
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
+            [b'B', b'Z', b'h', b'1'..=b'9', ..] => Compression::Bzip2,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Xz,
             _ => Compression::None,
         }
     }
 }
 
-enum Decoder<R> {
+enum Decoder<R: Read> {
     Gzip(GzDecoder<BufReader<R>>),
     Zlib(ZlibDecoder<BufReader<R>>),
     Zstd(ZstdDecoder<'static, BufReader<R>>),
+    Bzip2(BzDecoder<BufReader<R>>),
+    Xz(Box<XzReader<BufReader<R>>>),
     Plain(BufReader<R>),
     /// There is no memory for it.
     Broken,
@@ -68,13 +78,16 @@ enum Decoder<R> {
 ///
 /// Members that follow each other are read on, empty ones too, a missing trailer or bytes after the last member are errors:
 /// where TensorFlow stops without a word, nothing is lost here.
-pub struct Stream<R> {
+pub struct Stream<R: Read> {
     decoder: Decoder<R>,
     compression: Compression,
 }
 
 /// What is read from a file at a time.
 const CHUNK: usize = 1 << 18;
+
+/// What an xz stream may ask for, in KiB: what `xz -9` takes, twice, and what zstd may.
+const XZ_MEMORY: u32 = 1 << 17;
 
 impl<R: Read> Stream<R> {
     /// Reads `reader`, wrapped as `compression` says.
@@ -88,6 +101,8 @@ impl<R: Read> Stream<R> {
             Compression::Gzip => Decoder::Gzip(GzDecoder::new(reader)),
             Compression::Zlib => Decoder::Zlib(ZlibDecoder::new(reader)),
             Compression::Zstd => ZstdDecoder::with_buffer(reader).map_or(Decoder::Broken, Decoder::Zstd),
+            Compression::Bzip2 => Decoder::Bzip2(BzDecoder::new(reader)),
+            Compression::Xz => Decoder::Xz(Box::new(XzReader::new_mem_limit(reader, true, XZ_MEMORY))),
             Compression::None => Decoder::Plain(reader),
         }
     }
@@ -102,8 +117,10 @@ impl<R: Read> Read for Stream<R> {
             let count = match &mut self.decoder {
                 Decoder::Gzip(decoder) => decoder.read(out)?,
                 Decoder::Zlib(decoder) => decoder.read(out)?,
-                // It goes on to the next frame by itself.
+                Decoder::Bzip2(decoder) => decoder.read(out)?,
+                // These go on to the next frame by themselves.
                 Decoder::Zstd(decoder) => return decoder.read(out).map_err(broken_frame),
+                Decoder::Xz(decoder) => return decoder.read(out).map_err(broken_frame),
                 Decoder::Plain(reader) => return reader.read(out),
                 Decoder::Broken => return Err(std::io::ErrorKind::OutOfMemory.into()),
                 Decoder::Done => return Ok(0),
@@ -114,7 +131,8 @@ impl<R: Read> Read for Stream<R> {
             let mut rest = match std::mem::replace(&mut self.decoder, Decoder::Done) {
                 Decoder::Gzip(decoder) => decoder.into_inner(),
                 Decoder::Zlib(decoder) => decoder.into_inner(),
-                Decoder::Zstd(_) | Decoder::Plain(_) | Decoder::Broken | Decoder::Done => return Ok(0),
+                Decoder::Bzip2(decoder) => decoder.into_inner(),
+                _ => return Ok(0),
             };
             if rest.fill_buf()?.is_empty() {
                 return Ok(0);
@@ -124,12 +142,13 @@ impl<R: Read> Read for Stream<R> {
     }
 }
 
-/// What zstd says of bytes that are broken has no kind of its own.
+/// What zstd and xz say of bytes that are broken has no kind of its own.
 fn broken_frame(error: std::io::Error) -> std::io::Error {
+    use std::io::ErrorKind::{InvalidData, Other, OutOfMemory, QuotaExceeded, Unsupported};
     match error.kind() {
-        std::io::ErrorKind::Other if error.raw_os_error().is_none() => {
-            std::io::Error::new(std::io::ErrorKind::InvalidData, error)
-        }
+        _ if error.raw_os_error().is_some() => error,
+        Other | Unsupported => std::io::Error::new(InvalidData, error),
+        OutOfMemory => QuotaExceeded.into(),
         _ => error,
     }
 }
@@ -183,12 +202,19 @@ impl<R: Read> FrameStream<R> {
 
 /// A read that failed: broken compression is corruption, anything else is the system's word.
 pub(crate) fn read_error(error: &std::io::Error) -> Error {
-    use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    use std::io::ErrorKind::{InvalidData, InvalidInput, QuotaExceeded, UnexpectedEof};
     match error.kind() {
         InvalidData | InvalidInput => {
             Error::corrupt(format!("expected a compressed stream, got broken bytes ({error})"))
         }
         UnexpectedEof => Error::corrupt("expected more compressed data, got the end of the file: it is truncated"),
+        QuotaExceeded if error.raw_os_error().is_none() => {
+            let limit = XZ_MEMORY >> 10;
+            Error::corrupt(format!(
+                "expected a stream that takes up to {limit} MiB to inflate, got one that takes more"
+            ))
+            .advise("Compress it by xz -9 or less.")
+        }
         _ => Error::new(Kind::Io(error.raw_os_error()), format!("reading failed: {error}")),
     }
 }
@@ -217,6 +243,18 @@ mod tests {
         encoder.finish().unwrap()
     }
 
+    fn bzip2(data: &[u8]) -> Vec<u8> {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn xz(data: &[u8]) -> Vec<u8> {
+        let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(0)).unwrap();
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
     /// The records read until the end or the first error.
     fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Option<Error>) {
         let mut frames = FrameStream::new(Stream::new(bytes, Compression::detect(bytes)));
@@ -236,6 +274,8 @@ mod tests {
         assert_eq!(Compression::detect(&plain), Compression::None);
         assert_eq!(Compression::detect(&gzip(&plain)), Compression::Gzip);
         assert_eq!(Compression::detect(&zlib(&plain)), Compression::Zlib);
+        assert_eq!(Compression::detect(&bzip2(&plain)), Compression::Bzip2);
+        assert_eq!(Compression::detect(&xz(&plain)), Compression::Xz);
         assert_eq!(Compression::detect(&[]), Compression::None);
         // A record of 0x088b1f bytes begins like gzip; its CRC says that it is a frame.
         let mut header = 0x0008_8b1fu64.to_le_bytes().to_vec();
@@ -247,7 +287,7 @@ mod tests {
     fn members_split_anywhere_are_read_on() {
         let plain = framed(&[b"one", b"", b"three"]);
         for cut in 0..=plain.len() {
-            for wrap in [gzip, zlib] {
+            for wrap in [gzip, zlib, bzip2, xz] {
                 let joined = [wrap(&plain[..cut]), wrap(b""), wrap(&plain[cut..])].concat();
                 assert_eq!(read(&joined), (vec![b"one".to_vec(), vec![], b"three".to_vec()], None), "cut {cut}");
             }
@@ -257,8 +297,8 @@ mod tests {
     #[test]
     fn every_truncation_of_a_compressed_shard_is_reported() {
         let plain = framed(&[b"one", b"two"]);
-        for whole in [gzip(&plain), zlib(&plain)] {
-            for length in 3..whole.len() {
+        for whole in [gzip(&plain), zlib(&plain), bzip2(&plain), xz(&plain)] {
+            for length in 6..whole.len() {
                 assert!(read(&whole[..length]).1.is_some(), "length {length}");
             }
         }
@@ -271,7 +311,27 @@ mod tests {
         let at = bad.len() - 8;
         bad[at] ^= 1;
         assert!(read(&bad).1.is_some());
+        for whole in [gzip(&plain), bzip2(&plain), xz(&plain)] {
+            assert!(read(&[&whole[..], &[7; 16]].concat()).1.is_some());
+        }
         assert!(read(&[gzip(&plain), vec![0; 16]].concat()).1.is_some());
+    }
+
+    #[test]
+    fn an_xz_stream_takes_no_more_memory_than_it_may() {
+        let plain = framed(&[b"one"]);
+        let mut large = xz(&plain);
+        // Padding, as xz has it.
+        assert_eq!(read(&[&large[..], &[0; 4]].concat()), (vec![b"one".to_vec()], None));
+        // The size of the dictionary stands in the block's header, which has a CRC of its own: 4 GiB less a byte.
+        let at = large.windows(2).position(|pair| pair == [0x21, 1]).unwrap() + 2;
+        large[at] = 40;
+        let end = 12 + (usize::from(large[12]) + 1) * 4;
+        let mut crc = flate2::Crc::new();
+        crc.update(&large[12..end - 4]);
+        large[end - 4..end].copy_from_slice(&crc.sum().to_le_bytes());
+        let error = read(&large).1.unwrap();
+        assert!(error.to_string().contains("up to 128 MiB"), "{error}");
     }
 
     #[test]

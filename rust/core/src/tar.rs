@@ -26,7 +26,7 @@ pub use member::{next, Member, Slice, Source, BLOCK};
 pub use sample::{write, Content, Made, Rules, KEY};
 pub use scan::{scan, Listing};
 
-const SUFFIXES: [&str; 4] = [".tar", ".tar.gz", ".tgz", ".tar.zst"];
+const SUFFIXES: [&str; 8] = [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz"];
 
 /// Whether a file is a tar archive: by its name, or by what it begins with, inflated if it is compressed.
 pub fn is_one(file: &Plain) -> Result<bool> {

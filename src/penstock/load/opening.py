@@ -12,6 +12,7 @@ from ..datum.reading import MAPPING
 from ..errors import NotFoundError, SchemaError, name_known
 from ..manifest import MANIFEST, WORK, Manifest, read_manifest
 from ..records.formats import FORMATS
+from ..records.tar import SUFFIXES as TARS
 from ..schema import Schema
 from ..storage import beside, is_glob, is_url
 from ..storage.cache import Cache, RemoteFile
@@ -21,7 +22,7 @@ from .shard_files import NamedFiles, ShardFiles, StoredFiles
 PathLike = str | os.PathLike[str]
 
 READABLE = (*FORMATS, "tar")
-FILE_SUFFIXES = (".tfrecord", ".tfrecords", ".record", ".array_record", ".gz", ".tgz", ".tar", ".zst")
+FILE_SUFFIXES = (".tfrecord", ".tfrecords", ".record", ".array_record", ".gz", ".zst", ".bz2", ".xz", *TARS)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from ..errors import SchemaError
 from .codec import Codec, default_threads, first_row
 from .index import existing_sidecar
 
+_COMPRESSIONS = ("gzip", "zlib", "zstd", "bzip2", "xz", "brotli", "snappy")
+
 PathLike = str | os.PathLike[str]
 Progress = Callable[[int], object] | None
 
@@ -160,7 +162,7 @@ class ShardReader:
     def compression(self) -> str | None:
         """Of a whole file, or of an ArrayRecord file's chunks as its writer says; None where there is none."""
         words = re.split("[,:]", self._shard.format[1])
-        return next((word for word in words if word in ("gzip", "zlib", "zstd", "brotli", "snappy")), None)
+        return next((word for word in words if word in _COMPRESSIONS), None)
 
     @property
     def offsets(self) -> np.ndarray[Any, np.dtype[np.uint64]]:

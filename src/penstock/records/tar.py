@@ -30,7 +30,7 @@ from ..field import Field
 from ..schema import Schema
 from .peek import first_records
 
-SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
+SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 KEY = "__key__"
 SAMPLED_FILES = 16
 SAMPLE = 100

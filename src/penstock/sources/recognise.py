@@ -22,7 +22,7 @@ UNDERSTOOD = """
   train.json of {id: {"text", "label"}}        text_classification
   *.csv, *.jsonl, *.json, *.parquet            csv, jsonl, json, parquet
   *.tfrecord, *.array_record                   tfrecords, array_records
-  *.tar, *.tar.gz, *.tgz, *.tar.zst            tar"""
+  *.tar, *.tar.gz, *.tar.zst, *.tar.xz ...     tar"""
 
 _FILES = {
     "csv": (".csv", ".tsv"),

@@ -216,7 +216,7 @@ def tar(
     tar("train-{000..146}.tar")            # {"__key__": "0001", "jpg": b"...", "cls": 7}
     tar("shards/", schema={"jpg": Field(dtype="bytes", kind="image"), "cls": "int64"})
 
-    pattern            a file, a folder, a glob, a range, a URL, or a list of them: .tar, .tar.gz, .tgz, .tar.zst
+    pattern            a file, a folder, a glob, a range, a URL, or a list of them; plain, or in gzip, zstd, bzip2 or xz
     schema             what the files of a sample are, by extension; found out unless told
     decode             False leaves every file as its bytes
     record_to_example  a function from {"__key__": ..., extension: bytes} to an example: a dict, or a tf.train.Example

@@ -101,8 +101,14 @@ fn compressed_archives_are_told_by_their_content() {
     gzip.write_all(&bytes).unwrap();
     let gzip = gzip.finish().unwrap();
     let zstd = zstd::bulk::compress(&bytes, 3).unwrap();
+    let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::best());
+    bzip2.write_all(&bytes).unwrap();
+    let bzip2 = bzip2.finish().unwrap();
+    let mut xz = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(1)).unwrap();
+    xz.write_all(&bytes).unwrap();
+    let xz = xz.finish().unwrap();
     let expected = vec![sample("a", &[("txt", b"A")]), sample("b", &[("txt", &[b'B'; 2000])])];
-    for packed in [&gzip, &zstd] {
+    for packed in [&gzip, &zstd, &bzip2, &xz] {
         for name in ["a.tar", "a.tar.gz", "anything"] {
             assert_eq!(read(name, packed).unwrap(), expected);
         }
