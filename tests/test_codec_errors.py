@@ -219,3 +219,19 @@ def test_arrays_of_nothing_keep_their_shape() -> None:
     )[0]
     shapes = {name: value.shape for name, value in codec.decode_example(record).items()}
     assert shapes == {"a": (2, 0), "b": (2, 0), "c": (0, 3)}
+
+
+@pytest.mark.parametrize("schema", [{"a": "int64"}, {"a": "int64", "b": {"c": "str?"}}])
+def test_a_single_example_has_no_number_in_its_errors(schema: dict[str, Any]) -> None:
+    codec = ps.Codec(schema)
+    record = codec.encode_example({"a": 7})
+    assert isinstance(record, bytes)
+    assert record == codec.encode_examples([{"a": 7}])[0]
+    for value, place in (({"a": "x"}, "a"), ({}, "a"), ({"a": 1, "d": 2}, "")):
+        with pytest.raises(ps.SchemaError) as found:
+            codec.encode_example(value)
+        assert found.value.where == place
+        assert "[0]" not in str(found.value)
+        with pytest.raises(ps.SchemaError) as found:
+            codec.encode_example(value, "Toy 'n1'")
+        assert found.value.where == ("Toy 'n1'.a" if place else "Toy 'n1'")

@@ -32,6 +32,7 @@ class SchemaError(PenstockError, ValueError):
 
     def __init__(self, message: str, where: str = "", hint: str = "") -> None:
         super().__init__(message + (f" - at {where}" if where else "") + (f". {hint}" if hint else ""))
+        self.message = message
         self.where = where
         self.hint = hint
 

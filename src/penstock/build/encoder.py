@@ -228,7 +228,7 @@ class Encoder:
             for key, number, whole in rows:
                 part = whole if self.job.declared else self._told(whole)
                 try:
-                    records.append(self.codec.encode_examples([part], threads=1)[0])
+                    records.append(self.codec.encode_example(part))
                     keys.append(key)
                 except (PenstockError, TypeError, ValueError, AttributeError) as error:
                     self._bad(key, place(number), self._drift(key, place(number), part) or error)

@@ -28,7 +28,7 @@ class Codec:
     codec = Codec({"dense": "float32[13]", "label": "int64"})
     records = codec.encode({"dense": rows, "label": labels})    # a batch of columns
     codec.decode(records)["label"]                              # an array
-    codec.decode_example(records[0])                            # one example
+    codec.decode_example(records[0])                            # one example; encode_example is the way back
     """
 
     def __init__(self, schema: Schema | Mapping[str, Any], *, narrow: bool = False) -> None:
@@ -104,6 +104,13 @@ class Codec:
         """Examples as records."""
         rows, fit = self._rows(examples)
         return self._plan.encode_examples(rows, fit, threads or default_threads())
+
+    def encode_example(self, example: Mapping[str, Any], where: str = "") -> bytes:
+        """One example as a record; `where` is what an error calls it."""
+        try:
+            return bytes(self.encode_examples([example], threads=1)[0])
+        except SchemaError as error:
+            raise SchemaError(error.message, error.where.replace("[0]", where, 1).lstrip("."), error.hint) from None
 
     def _parts(self, columns: Mapping[str, Any], rows: int | None = None) -> tuple[list[Parts], int]:
         """The columns as the core takes them, and how many rows they have."""

@@ -132,9 +132,9 @@ class Example:
     def serialize_to_string(self) -> bytes:
         """The record: a serialized tf.Example."""
         try:
-            return bytes(Codec(self.schema()).encode_examples([self.to_dict()])[0])
+            return Codec(self.schema()).encode_example(self.to_dict(), type(self).__name__)
         except SchemaError as error:
-            raise TypeError(str(error).replace("[0].", f"{type(self).__name__}.", 1)) from None
+            raise TypeError(str(error)) from None
 
     def get_byte_size(self) -> int:
         """The size of the record."""
