@@ -120,6 +120,12 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     return f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
+def check_type(value: object, kind: type | tuple[type, ...], expected: str, where: str = "", hint: str = "") -> None:
+    """Refuse what is of another type: `expected Local(...) or Ray(...), got str - at engine. hint`."""
+    if not isinstance(value, kind):
+        raise SchemaError(f"expected {expected}, got {type(value).__name__}", where, hint)
+
+
 def check_known(names: Iterable[str], known: Iterable[str], noun: str, where: str) -> None:
     """Refuse a name that is none of those that are known: `unknown option 'sed' - at where. Did you mean 'seed'?`."""
     among = list(known)

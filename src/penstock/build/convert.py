@@ -16,7 +16,7 @@ from .._core import hash_records
 from ..errors import CorruptionError, PenstockError, SchemaError
 from ..load.dataset import Dataset
 from ..load.fetching import Fetcher, bring, bring_beside
-from ..load.opening import Opened, PathLike, open_dataset, open_manifest
+from ..load.opening import Opened, open_dataset, open_manifest
 from ..load.shard_files import ShardFile, ShardFiles
 from ..manifest import KEYS_SUFFIX, MANIFEST, read_keys
 from ..records.formats import Format
@@ -27,7 +27,7 @@ from ..sources.files import short_names
 from ..sources.record_files import RecordFiles
 from ..sources.tar import TarFile, TarSamples, samples_of
 from ..splitting import Splits
-from ..storage import SPLIT, is_url, join_url, open_store
+from ..storage import SPLIT, Paths, is_url, join_url, open_store
 from ..tfds.directory import INFO
 from ..tfds.writing import dataset_directory, remove_metadata
 from .engine import Engine
@@ -41,7 +41,7 @@ from .workers import Progress
 
 
 def convert(
-    source: PathLike | Sequence[PathLike],
+    source: Paths,
     path: str | Path,
     *,
     format: str | Format | Sequence[str | Format] = "tfrecord",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from .report import Progress as State
 from .workers import Function, Item, Progress, Result, Shared
@@ -47,6 +47,7 @@ class Workers(Protocol):
         """Run `function(shared, item, progress)` for each item; results come as they are ready, each item's once."""
 
 
+@runtime_checkable
 class Engine(Protocol):
     """What a build is given to run on: `Local(...)` or `Ray(...)`."""
 

@@ -13,7 +13,7 @@ from warnings import warn
 
 import numpy as np
 
-from ..errors import BuildError, NoExamplesError, SchemaError
+from ..errors import BuildError, NoExamplesError, SchemaError, check_type
 from ..info import Info
 from ..manifest import WORK, Manifest, dataset_name, dataset_version, in_format, shard_file
 from ..records.codec import default_threads
@@ -80,8 +80,10 @@ def build(
     """
     if engine is not None and workers is not None:
         raise SchemaError("expected workers or an engine, got both", hint="Local(workers=...)")
-    if info is not None and not isinstance(info, Info):
-        raise SchemaError(f"expected Info(...), got {type(info).__name__}", "info")
+    if engine is not None:
+        check_type(engine, Engine, "Local(...) or Ray(...)", "engine")
+    if info is not None:
+        check_type(info, Info, "Info(...)", "info")
     check_outside(source, path)
     if names_file(path):
         said = {"format": format, "shards": shards, "schema": schema, "order": order, "seed": seed}

@@ -18,13 +18,12 @@ from ..dtypes import INTEGERS
 from ..errors import SchemaError
 from ..field import Field
 from ..load.dataset import Dataset, load
-from ..load.opening import PathLike
 from ..records.index import sidecar_path
 from ..records.peek import image_type
 from ..records.shard import ShardFormat
 from ..records.tar import KEY, SUFFIXES
 from ..schema import Schema
-from ..storage import is_numbered
+from ..storage import Paths, is_numbered
 from .numbered import NumberedFiles, check_apart, check_pattern
 from .report import Meter, Progress
 
@@ -40,7 +39,7 @@ def names_tars(path: str | Path) -> bool:
 
 
 def write_tars(
-    source: PathLike | Sequence[PathLike],
+    source: Paths,
     pattern: str | Path,
     *,
     format: Any = None,

@@ -9,9 +9,9 @@ from typing import Any
 from ..build.report import Built
 from ..build.run import build
 from ..load.dataset import load
-from ..load.opening import PathLike
 from ..manifest import MANIFEST
 from ..splitting import Splits
+from ..storage import PathLike
 from .features import as_features
 from .writing import describe
 

@@ -10,11 +10,10 @@ from typing import Any
 from ..errors import SchemaError
 from ..field import Field
 from ..image import Image
-from ..load.opening import PathLike
 from ..manifest import read_manifest
 from ..records.codec import Codec
 from ..records.shard import open_shard
-from ..storage import publish
+from ..storage import PathLike, publish
 from .reading import MAPPING, SHARDS
 
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from .._core import Shards
 from ..errors import SchemaError
 from ..schema import Schema
+from ..storage import PathLike, Paths
 from ..storage.cache import Cache
 from .decoding import check_decode
-from .opening import Opened, PathLike, open_dataset
+from .opening import Opened, open_dataset
 from .recipe import Part, Recipe, fetcher_of, shards_of
 from .shard_files import JoinedFiles, ShardFiles
 from .slices import resolve
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def load(
-    path: PathLike | Sequence[PathLike],
+    path: Paths,
     *,
     schema: Schema | Mapping[str, Any] | None = None,
     format: str | None = None,

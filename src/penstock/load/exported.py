@@ -7,8 +7,9 @@ from pathlib import Path
 from ..datum.reading import MAPPING, exported_files, read_mapping
 from ..manifest import dataset_name
 from ..schema import Schema
+from ..storage import PathLike
 from .files import indexed
-from .opening import Opened, PathLike
+from .opening import Opened
 from .shard_files import ShardFiles
 
 

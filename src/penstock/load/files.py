@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from .._core import Shard
@@ -21,10 +22,10 @@ from ..records.peek import opening
 from ..records.tar import checked_schema, rules_of, sampled_schema
 from ..schema import Schema
 from ..sources.listed import split_order
-from ..sources.record_files import by_split, files_of, format_named, schema_of
-from ..storage import SPLIT, split_patterns
+from ..sources.record_files import files_of, files_of_splits, format_named, schema_of
+from ..storage import PathLike
 from ..tfds.directory import INFO
-from .opening import Opened, PathLike
+from .opening import Opened
 from .shard_files import ShardFile, ShardFiles
 
 _MOST_NAMED = 5  # datasets, where there are some below a folder that is none
@@ -50,7 +51,7 @@ def record_files(path: PathLike, format: str | None = None) -> list[str]:
 
 
 def open_files(
-    paths: Sequence[PathLike],
+    paths: Sequence[str],
     schema: Schema | None,
     cache: PathLike | None,
     format: str | None,
@@ -58,10 +59,9 @@ def open_files(
     raw: bool = False,
 ) -> Opened:
     """Record files as a dataset."""
-    if not paths:
-        raise SchemaError("expected at least one file, got an empty list", "load")
     path = Path(paths[0])
-    splits = _files_of_splits(paths, format)
+    found = files_of_splits(paths, partial(record_files, format=format))
+    splits = {split or "train": files for split, files in found.items()}
     files = [file for some in splits.values() for file in some]
     with ThreadPoolExecutor(min(len(files), default_threads() * 4)) as pool:
         opened = dict(zip(files, pool.map(lambda file: indexed(file, cache), files), strict=True))
@@ -77,18 +77,6 @@ def open_files(
         known = schema or schema_of(files)
     ordered = {split: ShardFiles(opened[file] for file in splits[split]) for split in sorted(splits, key=split_order)}
     return Opened(path, dataset_name(path), known, ordered)
-
-
-def _files_of_splits(paths: Sequence[PathLike], format: str | None) -> dict[str, list[str]]:
-    """The files of each split: by what stands for {split} in their names, or as the names tell by themselves."""
-    splits: dict[str, list[str]] = {}
-    if all(SPLIT in os.fspath(path) for path in paths):
-        for path in paths:
-            for split, pattern in split_patterns(os.fspath(path)).items():
-                splits.setdefault(split, []).extend(record_files(pattern, format))
-        return splits
-    splits = by_split([file for path in paths for file in record_files(path, format)])
-    return {split or "train": files for split, files in splits.items()}
 
 
 def _datasets_below(folder: Path) -> list[Path]:

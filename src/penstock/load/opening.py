@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,10 @@ from ..manifest import MANIFEST, WORK, Manifest, read_manifest
 from ..records.formats import FORMATS
 from ..records.tar import SUFFIXES as TARS
 from ..schema import Schema
-from ..storage import beside, is_glob, is_url
+from ..storage import PathLike, Paths, beside, is_glob, is_url, path_list
 from ..storage.cache import Cache, RemoteFile
 from ..tfds.directory import INFO, Prepared, find_dataset, is_tfds_name, read_prepared
 from .shard_files import NamedFiles, ShardFiles, StoredFiles
-
-PathLike = str | os.PathLike[str]
 
 READABLE = (*FORMATS, "tar")
 FILE_SUFFIXES = (".tfrecord", ".tfrecords", ".record", ".array_record", ".gz", ".zst", ".bz2", ".xz", *TARS)
@@ -40,7 +38,7 @@ class Opened:
 
 
 def open_dataset(
-    path: PathLike | Sequence[PathLike],
+    path: Paths,
     schema: Schema | Mapping[str, Any] | None,
     format: str | None,
     cache: PathLike | None = None,
@@ -62,7 +60,7 @@ def open_dataset(
         path = find_dataset(str(path), data_dir)
     elif data_dir is not None:
         raise SchemaError('expected data_dir with a name such as "tfds:mnist", got it with a path', "load")
-    paths = [path] if isinstance(path, (str, os.PathLike)) else path
+    paths = path_list(path)
     remote = any(map(is_url, paths))
     if cache_bytes is not None and not remote:
         raise SchemaError("expected cache_bytes with a URL, got it with a path", "load")
@@ -88,7 +86,7 @@ def open_dataset(
         shared = Cache(cache, cache_bytes)
         if is_url(path) and not names_files(str(path)):
             return open_url(str(path), given, format, shared)
-        paths = [file for each in paths for file in (brought_files([str(each)], shared) if is_url(each) else [each])]
+        paths = [file for each in paths for file in (brought_files([each], shared) if is_url(each) else [each])]
     return open_files(paths, given, cache, format, raw=raw)
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from ..errors import CorruptionError
 from ..records.codec import default_threads
 from ..schema import Schema
-from ..storage import join_url, open_store
+from ..storage import PathLike, join_url, open_store
 from ..storage.cache import Cache, RemoteFile
 from ..tfds.directory import Prepared, read_prepared
 from .files import indexed
-from .opening import Opened, PathLike
+from .opening import Opened
 from .remote import Remote
 from .shard_files import ShardFile, ShardFiles
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .._core import Order
-from ..errors import SchemaError
+from ..errors import SchemaError, check_type
 
 VERSION = 1
 MOST_PIPELINE = 500  # letters of a state that tell its pipeline
@@ -143,6 +143,7 @@ def resumed(
     lockstep  every host takes as many positions for its nth item as the others: one state tells them all
     slots     the names of the steps that keep a number
     """
+    check_type(states, (Mapping, Sequence), "what iterator.state() gave, or a list of that", "resume")
     given = [states] if isinstance(states, Mapping) else list(states)
     if not given:
         raise SchemaError("expected a state, or the states of all hosts, got none", "resume")

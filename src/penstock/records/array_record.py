@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .._core import Shard, Writer
-from ..errors import SchemaError
+from ..errors import SchemaError, check_type
+from ..storage import PathLike
 from .codec import default_threads
-from .shard import PathLike, Progress, Report, ShardFormat, ShardReader, ShardWriter, salvage_into
+from .shard import CODEC, Progress, Report, ShardFormat, ShardReader, ShardWriter, salvage_into
 
 LEVELS = {"zstd": (-5, 22), "brotli": (0, 11)}
 COMPRESSIONS = (None, "zstd", "brotli", "snappy")
@@ -65,7 +66,8 @@ class ArrayRecordWriter(ShardWriter):
         sync: bool = False,
         threads: int | None = None,
     ) -> None:
-        self.format = format or ArrayRecord()
+        self.format = ArrayRecord() if format is None else format
+        check_type(self.format, ArrayRecord, "ArrayRecord(...)", "format", CODEC)
         threads = threads or default_threads()
         group_size, compression, level = self.format.group_size, self.format.compression or "none", self.format.level
         writer = Writer.array_record(path, group_size, compression, level, threads)

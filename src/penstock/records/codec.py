@@ -11,7 +11,7 @@ import numpy as np
 
 from .._core import Plan, Records
 from ..columns import Array
-from ..errors import SchemaError
+from ..errors import SchemaError, check_type
 from ..schema import Schema
 from .layouts import Fixed, layout
 from .parts import Parts
@@ -84,6 +84,7 @@ class Codec:
 
         The column of an optional field may be left out: all rows lack it then.
         """
+        check_type(columns, Mapping, "a dict of columns", "encode", "encode_examples takes a list of examples")
         parts, rows = self._parts(columns)
         return self._plan.encode(parts, rows, threads or default_threads())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +12,14 @@ from typing import Any, ClassVar, TypeVar, overload
 import numpy as np
 
 from .._core import Feed, Index, Records, Shard, Writer, salvage
-from ..errors import SchemaError
+from ..errors import SchemaError, check_type
+from ..storage import PathLike
 from .codec import Codec, default_threads, first_row
 from .index import existing_sidecar
 
+CODEC = "Codec(schema) says what is written: write_examples(Codec(schema), examples)"
 _COMPRESSIONS = ("gzip", "zlib", "zstd", "bzip2", "xz", "brotli", "snappy")
 
-PathLike = str | os.PathLike[str]
 Progress = Callable[[int], object] | None
 
 Writing = TypeVar("Writing", bound="ShardWriter")
@@ -85,11 +85,13 @@ class ShardWriter:
 
     def write_columns(self, codec: Codec, columns: Mapping[str, Any]) -> None:
         """Append a batch of columns; other threads encode while this one writes."""
+        check_type(codec, Codec, "a codec", "write_columns", CODEC)
         parts, rows = codec._parts(columns)
         self._writer.write_columns(codec._plan, parts, rows, self._threads)
 
     def write_examples(self, codec: Codec, examples: Iterable[Mapping[str, Any]]) -> None:
         """Append examples."""
+        check_type(codec, Codec, "a codec", "write_examples", CODEC)
         rows, coerce = codec._rows(examples)
         self._writer.write_examples(codec._plan, rows, coerce, self._threads)
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from .._core import Index, Shard, Writer
-from ..errors import SchemaError
+from ..errors import SchemaError, check_type
+from ..storage import PathLike
 from .codec import default_threads
 from .index import existing_sidecar, sidecar_path
 from .shard import (
+    CODEC,
     Gap,
-    PathLike,
     Progress,
     Report,
     ShardFormat,
@@ -71,7 +72,8 @@ class TFRecordWriter(ShardWriter):
         sync: bool = False,
         threads: int | None = None,
     ) -> None:
-        self.format = format or TFRecord()
+        self.format = TFRecord() if format is None else format
+        check_type(self.format, TFRecord, "TFRecord(...)", "format", CODEC)
         self._index = index
         writer = Writer(path, self.format.compression or "none", self.format.level)
         super().__init__(path, writer, sync=sync, threads=threads or default_threads())

@@ -13,9 +13,10 @@ from ..columns import Array
 from ..errors import CorruptionError, SchemaError
 from ..schema import Schema
 from ..splitting import Splits
+from ..storage import PathLike, Paths
 from ..subset import view
 from .cells import cast, read_columns
-from .files import PathLike, files_named, not_text, read_file, read_text
+from .files import files_named, not_text, read_file, read_text
 from .listed import Listed, Load, Loading, check_columns, image_columns, position, split_rows
 from .table import Origin, Table
 
@@ -26,7 +27,7 @@ Images = str | Mapping[str, str] | None
 
 
 def csv(
-    pattern: PathLike,
+    pattern: Paths,
     *,
     image: Images = None,
     load: Load | None = None,
@@ -63,7 +64,7 @@ def csv(
 
 
 def jsonl(
-    pattern: PathLike,
+    pattern: Paths,
     *,
     image: Images = None,
     load: Load | None = None,
@@ -80,7 +81,7 @@ def jsonl(
 
 
 def json(
-    pattern: PathLike,
+    pattern: Paths,
     *,
     image: Images = None,
     load: Load | None = None,

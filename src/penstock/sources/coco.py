@@ -12,9 +12,10 @@ from ..columns import Array
 from ..errors import CorruptionError, SchemaError
 from ..field import Field
 from ..schema import Schema
+from ..storage import PathLike
 from .boxes import relative_box
 from .catalog import parse_json
-from .files import PathLike, files_named, read_file, read_text, stamp_of, within
+from .files import files_named, read_file, read_text, stamp_of, within
 from .images import check_image
 from .listed import position
 

@@ -8,11 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from .._core import file_stamps
 from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
-from ..storage import expand, is_url
+from ..storage import Paths, expand, is_url, path_list
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
-
-PathLike = str | os.PathLike[str]
 
 
 def entries(folder: str) -> list[os.DirEntry[str]]:
@@ -28,9 +26,12 @@ def entries(folder: str) -> list[os.DirEntry[str]]:
     return found
 
 
-def files_named(pattern: PathLike, suffixes: Sequence[str]) -> list[str]:
-    """The files that a pattern names; a folder stands for those in it that have one of the suffixes."""
-    text = os.fspath(pattern)
+def files_named(patterns: Paths, suffixes: Sequence[str]) -> list[str]:
+    """The files that patterns name; a folder stands for those in it that have one of the suffixes."""
+    return [file for text in path_list(patterns) for file in _files_named(text, suffixes)]
+
+
+def _files_named(text: str, suffixes: Sequence[str]) -> list[str]:
     if not os.path.isdir(text):
         files = expand(text)
         for path in files:

@@ -8,8 +8,9 @@ from typing import Any
 from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
 from ..inference import infer
 from ..splitting import Splits
+from ..storage import PathLike
 from .cells import read_columns
-from .files import PathLike, entries, has_suffix, suffixes
+from .files import entries, has_suffix, suffixes
 from .listed import Examples, Loading, split_order
 from .literals import NotLiteral, literal
 

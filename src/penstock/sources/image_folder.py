@@ -16,8 +16,8 @@ from ..field import Field
 from ..image import Image
 from ..schema import Schema
 from ..splitting import Splits
-from ..storage import expand
-from .files import IMAGE_SUFFIXES, PathLike, entries, has_suffix, read_file, stamp_of
+from ..storage import PathLike, expand
+from .files import IMAGE_SUFFIXES, entries, has_suffix, read_file, stamp_of
 from .images import check_image
 from .listed import position, split_order
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from ..errors import CorruptionError, NotFoundError, PenstockError, SchemaError
 from ..records.peek import first_records
 from ..records.shard import open_shard
-from ..storage import expand, is_url
-from .files import IMAGE_SUFFIXES, PathLike, entries, has_suffix
+from ..storage import PathLike, expand, is_url
+from .files import IMAGE_SUFFIXES, entries, has_suffix
 from .record_files import format_named
 from .voc import ANNOTATIONS, IMAGES, MASKS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,8 @@ from ..records.tar import SUFFIXES as TAR_SUFFIXES
 from ..records.tfrecord import TFRecordReader
 from ..schema import Schema
 from ..splitting import Splits
-from ..storage import SPLIT, is_url, split_patterns
-from .files import PathLike, files_named, short_names, stamp_of
+from ..storage import SPLIT, PathLike, Paths, is_url, path_list, split_patterns
+from .files import files_named, short_names, stamp_of
 from .image_folder import SPLIT_NAMES
 from .listed import position, split_order
 
@@ -141,18 +141,20 @@ class RecordFiles:
         return self._opened(self.files[at])
 
 
-def tfrecords(pattern: PathLike, schema: Schema | Mapping[str, Any] | None = None) -> RecordFiles | Splits:
-    """The records of TFRecord files. A schema that is not given stands beside them, or is inferred from a sample.
+def tfrecords(pattern: Paths, schema: Schema | Mapping[str, Any] | None = None) -> RecordFiles | Splits:
+    """The records of TFRecord files: of one, of a folder, of a pattern, or of a list of them.
+
+    A schema that is not given stands beside them, or is inferred from a sample.
 
     What stands for {split} in a pattern names the splits, and so do names such as train-00000-of-00010.tfrecord and
     name-train.tfrecord-00000-of-00010; and train-0.tfrecord, where others are called test-0.tfrecord.
     """
-    return _record_files(files_of_splits(pattern, "tfrecord"), schema, TFRecordReader)
+    return _record_files(files_of_splits(pattern, partial(files_of, format="tfrecord")), schema, TFRecordReader)
 
 
-def array_records(pattern: PathLike, schema: Schema | Mapping[str, Any] | None = None) -> RecordFiles | Splits:
+def array_records(pattern: Paths, schema: Schema | Mapping[str, Any] | None = None) -> RecordFiles | Splits:
     """The same of ArrayRecord files."""
-    return _record_files(files_of_splits(pattern, "array_record"), schema, ArrayRecordReader)
+    return _record_files(files_of_splits(pattern, partial(files_of, format="array_record")), schema, ArrayRecordReader)
 
 
 def _record_files(
@@ -171,12 +173,18 @@ def _record_files(
     )
 
 
-def files_of_splits(pattern: PathLike, format: str | None = None) -> dict[str, list[str]]:
-    """The files of each split that a pattern names; all of them under "" where that is not told for each."""
-    text = os.fspath(pattern)
-    if SPLIT in text and not is_url(text):
-        return {split: files_of(named, format) for split, named in split_patterns(text).items()}
-    return by_split(files_of(pattern, format))
+def files_of_splits(patterns: Paths, named: Callable[[str], list[str]]) -> dict[str, list[str]]:
+    """The files of each split, by what stands for {split} in patterns, or by their names; else all under "".
+
+    named  the files of one pattern
+    """
+    texts = path_list(patterns)
+    if not all(SPLIT in text and not is_url(text) for text in texts):
+        return by_split([file for text in texts for file in named(text)])
+    splits: dict[str, list[str]] = {}
+    for split, pattern in (item for text in texts for item in split_patterns(text).items()):
+        splits.setdefault(split, []).extend(named(pattern))
+    return splits
 
 
 def by_split(files: Sequence[str]) -> dict[str, list[str]]:

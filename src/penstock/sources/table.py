@@ -16,8 +16,9 @@ from ..field import Field
 from ..inference import infer
 from ..records.peek import image_type
 from ..schema import Schema
+from ..storage import Paths
 from .arrow import arrow_columns, read_parquet
-from .files import PathLike, files_named, short_names, stamp_of
+from .files import files_named, short_names, stamp_of
 from .listed import position
 
 
@@ -179,7 +180,7 @@ def table(data: Any, *, key: str | Sequence[str] | None = None) -> Table:
     raise SchemaError(f"expected a dict of columns, or a table of pandas or Arrow, got {type(data).__name__}", "", hint)
 
 
-def parquet(pattern: PathLike, *, key: str | Sequence[str] | None = None) -> Table:
+def parquet(pattern: Paths, *, key: str | Sequence[str] | None = None) -> Table:
     """The rows of Parquet files that have the same columns. They are held in memory."""
     files = files_named(pattern, (".parquet",))
     columns, counts = read_parquet(files)

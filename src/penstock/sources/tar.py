@@ -29,9 +29,9 @@ from ..records.tar import (
 )
 from ..schema import Schema
 from ..splitting import Splits
-from ..storage import expand, is_url, open_store
+from ..storage import PathLike, Paths, expand, is_url, open_store, path_list
 from ..storage.cache import Cache, RemoteFile
-from .files import PathLike, files_named, short_names, stamp_of
+from .files import files_named, short_names, stamp_of
 from .listed import Mapped, position, split_order
 from .record_files import split_name
 
@@ -204,7 +204,7 @@ def values_of_message(message: Any) -> dict[str, Any]:
 
 
 def tar(
-    pattern: PathLike | Sequence[PathLike],
+    pattern: Paths,
     *,
     schema: Schema | Mapping[str, Any] | None = None,
     decode: bool = True,
@@ -236,12 +236,11 @@ def tar(
     return sources[""] if "" in sources else Splits(sources)
 
 
-def tar_files(pattern: PathLike | Sequence[PathLike]) -> list[TarFile]:
+def tar_files(pattern: Paths) -> list[TarFile]:
     """The files, or objects of a store, that a pattern or a list of them names."""
-    patterns = [pattern] if isinstance(pattern, (str, os.PathLike)) else list(pattern)
-    files = [file for each in patterns for file in (_objects(each) if is_url(each) else _files(each))]
+    files = [file for each in path_list(pattern) for file in (_objects(each) if is_url(each) else _files(each))]
     if not files:
-        raise NotFoundError("expected tar files, got an empty list")
+        raise NotFoundError(f"expected tar files, got none - at {pattern}")
     return files
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from ..errors import NotFoundError, SchemaError, StorageError
 from ..splitting import Splits
+from ..storage import PathLike
 from .catalog import read_objects
-from .files import PathLike, entries, files_named, has_suffix
+from .files import entries, files_named, has_suffix
 from .listed import Examples, split_order
 from .literals import NotLiteral, literal
 

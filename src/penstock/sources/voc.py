@@ -14,8 +14,9 @@ from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError, 
 from ..field import Field
 from ..schema import Schema
 from ..splitting import Splits
+from ..storage import PathLike
 from .boxes import relative_box
-from .files import PathLike, entries, has_suffix, read_file, read_lines, stamp_of, suffixes, within
+from .files import entries, has_suffix, read_file, read_lines, stamp_of, suffixes, within
 from .images import check_image
 from .listed import position, split_order
 from .masks import class_numbers

@@ -7,12 +7,15 @@ from .local import publish, sync_folder
 from .patterns import (
     MOST_FILES,
     SPLIT,
+    PathLike,
+    Paths,
     expand,
     is_glob,
     is_numbered,
     named_by,
     numbered,
     numbered_files,
+    path_list,
     split_patterns,
 )
 from .store import SCHEMES, STORE_VARIABLES, Entry, Store, is_url, join_url, open_store, split_url, url_name
@@ -23,6 +26,8 @@ __all__ = [
     "SPLIT",
     "STORE_VARIABLES",
     "Entry",
+    "PathLike",
+    "Paths",
     "Store",
     "beside",
     "expand",
@@ -34,6 +39,7 @@ __all__ = [
     "numbered",
     "numbered_files",
     "open_store",
+    "path_list",
     "publish",
     "read_bytes",
     "read_json",

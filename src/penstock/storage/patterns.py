@@ -6,10 +6,13 @@ import fnmatch
 import glob
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from ..errors import StorageError
+from ..errors import NotFoundError, SchemaError, StorageError, check_type
 from .store import is_url, open_store, split_url
+
+PathLike = str | os.PathLike[str]
+Paths = PathLike | Iterable[PathLike]  # one, or some
 
 MOST_FILES = 1_000_000  # that one pattern may name
 
@@ -18,7 +21,21 @@ _RANGE = re.compile(r"\{(\d{1,18})\.\.(\d{1,18})(?:\.\.(\d{1,18}))?\}")
 _NUMBERED = re.compile(r"\{(\d{0,18})\.\.\}")
 
 
-def expand(pattern: str | os.PathLike[str]) -> list[str]:
+def path_list(paths: Paths) -> list[str]:
+    """A path, or some, as a list of texts."""
+    if isinstance(paths, (str, os.PathLike)):
+        return [os.fspath(paths)]
+    if isinstance(paths, (bytes, Mapping)) or not isinstance(paths, Iterable):
+        raise SchemaError(f"expected a path, or a list of paths, got {type(paths).__name__}")
+    found = list(paths)
+    if not found:
+        raise NotFoundError("expected a path, or a list of paths, got an empty list")
+    for path in found:
+        check_type(path, (str, os.PathLike), "paths in a list of them")
+    return [os.fspath(path) for path in found]
+
+
+def expand(pattern: PathLike) -> list[str]:
     """The files that a pattern names, in order.
 
     part-{000..146}.tfrecord   a range, as shells write it: each of its files has to be there; {0..8..2} is every other

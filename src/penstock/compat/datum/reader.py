@@ -8,7 +8,7 @@ from ... import frameworks
 from ...errors import SchemaError
 from ...load.dataset import load as load_dataset
 from ...load.interleave import Interleave
-from ...load.opening import PathLike
+from ...storage import PathLike
 from .configs import DatasetConfigs
 
 

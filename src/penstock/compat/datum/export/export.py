@@ -8,9 +8,9 @@ from typing import Any
 
 from ....datum.export import export
 from ....errors import NotFoundError, SchemaError, check_known
-from ....load.opening import PathLike
 from ....sources import image_classification, text_classification, voc_detection, voc_segmentation
 from ....sources.keyed import keyed
+from ....storage import PathLike
 from ..configs import TFRWriteConfigs
 from ..problem.types import IMAGE_CLF, IMAGE_DET, IMAGE_SEG, TEXT_CLF
 
