@@ -431,6 +431,9 @@ def test_an_empty_list_is_an_empty_dataset(tmp_path: Path) -> None:
     paths = tf_factory.get_tfrecord_filepaths(tmp_path / "saved")
     assert [Path(path).name for path in paths] == ["0.tfr"]
     assert tuples(tf_factory.generate_dataset(paths, ToyExample)) == []
+    (tmp_path / "other").mkdir()
+    with pytest.raises(ValueError, match="expected a path, or a list of paths, got an empty list"):
+        tf_factory.generate_dataset(tf_factory.get_tfrecord_filepaths(tmp_path / "other"), ToyExample)
 
 
 def test_shuffled_datasets(toys: Path) -> None:

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from ..errors import NotFoundError, SchemaError, StorageError, check_type
+from ..errors import SchemaError, StorageError, check_type
 from .store import is_url, open_store, split_url
 
 PathLike = str | os.PathLike[str]
@@ -29,7 +29,7 @@ def path_list(paths: Paths) -> list[str]:
         raise SchemaError(f"expected a path, or a list of paths, got {type(paths).__name__}")
     found = list(paths)
     if not found:
-        raise NotFoundError("expected a path, or a list of paths, got an empty list")
+        raise SchemaError("expected a path, or a list of paths, got an empty list")
     for path in found:
         check_type(path, (str, os.PathLike), "paths in a list of them")
     return [os.fspath(path) for path in found]

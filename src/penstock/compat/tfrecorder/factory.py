@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...errors import SchemaError
-from ...storage import numbered_files
+from ...storage import Paths, numbered_files, path_list
 from .example import Example
 from .folder import FILES, LOG, OPTIONS, SHUFFLES, save, write_config
 from .reading import parse, schema_of
@@ -134,7 +134,7 @@ def generate_and_save_train_eval_test_tfrecords_files(
 
 @_any_spelling
 def generate_dataset(
-    tfrecords_filepaths: Sequence[Any],
+    tfrecords_filepaths: Paths,
     example_class: type[Example] | None = None,
     dataset_num_shuffled_tfrecord_files: int | None = None,
     dataset_fetching_num_threads: int | None = None,
@@ -146,8 +146,7 @@ def generate_dataset(
     """
     from ...frameworks.tensorflow import tf
 
-    alone = isinstance(tfrecords_filepaths, (str, os.PathLike))
-    paths = [*map(os.fspath, [tfrecords_filepaths] if alone else tfrecords_filepaths)]
+    paths = path_list(tfrecords_filepaths)
     buffer, seed = dataset_num_shuffled_tfrecord_files, dataset_shuffle_seed
     schema = schema_of(paths, example_class)
     files = tf.data.Dataset.from_tensor_slices(tf.constant(paths, tf.string))
