@@ -70,3 +70,15 @@ def test_they_compare_merge_and_show_what_they_hold() -> None:
         one.merge(Inner())
     with pytest.raises(TypeError, match="unhashable"):
         hash(one)
+
+
+def test_a_subclass_has_the_options_of_its_parent() -> None:
+    class Own(Outer):
+        count_train = 64
+        extra = 1
+
+    own = Own()
+    assert (own.count_train, own.count_test, own.extra, own.function, own.inner.depth) == (64, 32, 1, None, 3)
+    own.count_test = own.extra = 5
+    with pytest.raises(AttributeError, match="unknown option 'other' - at Own"):
+        own.other = 1

@@ -384,6 +384,18 @@ def test_salvage_refuses_another_kind_of_file(
     assert capsys.readouterr().out.startswith(f"{out}: 18 records, ")
 
 
+def test_salvage_of_an_array_record_file_without_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "a.array_record", tmp_path / "saved.array_record"
+    with ps.ArrayRecordWriter(path, ps.ArrayRecord(group_size=10, compression=None)) as writer:
+        for number in range(3000):
+            writer.write(b"%d" % number * 30)
+    path.write_bytes(path.read_bytes()[:200_000])
+    assert run("salvage", path, out) == 1
+    saved = len(ps.ArrayRecordReader(out))
+    assert 500 < saved < 3000
+    assert capsys.readouterr().out.startswith(f"{out}: {saved:,} records, ")
+
+
 def test_one_record_is_no_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = tmp_path / "one.tfrecord"
     with ps.TFRecordWriter(one) as writer:

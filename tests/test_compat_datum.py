@@ -160,6 +160,24 @@ def test_their_datasets_open(theirs: Path) -> None:
     assert ds["train"][1]["score"] == np.float32(0.5)
 
 
+def test_an_export_beside_theirs_keeps_the_other_splits(photos: Path, theirs: Path) -> None:
+    export_to_tfrecord(photos, theirs, IMAGE_CLF, configs("val"))
+    found = load(str(theirs), plain())
+    kept = [int(example["label"]) for example in found.train_fn("train", shuffle=False)]
+    assert sorted(kept) == list(range(10))  # in the order of keys, which Datum does not tell
+    assert len(list(found.val_fn("val"))) == 3
+
+
+def test_a_subclass_of_the_configs(theirs: Path) -> None:
+    class Mine(datum.configs.DatasetConfigs):
+        pass
+
+    mine = Mine()
+    mine.batch_size_train = 4
+    assert mine.echoing is None
+    assert len(list(load(str(theirs), mine).train_fn("train", shuffle=False))) == 2  # the rest is dropped
+
+
 def test_an_export_is_read_as_theirs_is(photos: Path, theirs: Path, tmp_path: Path) -> None:
     """The same examples in the same order, to the byte; and what Datum's reader goes by says the same."""
     export_to_tfrecord(photos, tmp_path / "ours", IMAGE_CLF, configs("train", "val"))

@@ -187,8 +187,6 @@ def test_pairs_of_other_types_and_shapes(ais_dataset: AisDataset) -> None:
 def test_what_makes_no_sense_is_said(ais_dataset: AisDataset, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="outputshapes"):
         ais_dataset.load_from_tar("train-0.tar.gz", outputshapes=[])  # type: ignore[call-arg]
-    with pytest.raises(SchemaError, match="expected record_to_pair for a dataset"):
-        ais_dataset.load_from_tar("train-0.tar.gz", path=tmp_path / "a", record_to_pair=default_record_to_pair)
     with pytest.raises(SchemaError, match=r"expected \(value, label\), got int"):
         ais_dataset.load_from_tar("train-0.tar.gz", record_to_pair=lambda r: 1).batch(2)
     (tmp_path / "photos" / "train-9.tar").write_bytes(b"no tar")
@@ -242,3 +240,37 @@ def test_what_goes_with_a_file_and_what_without(tmp_path: Path) -> None:
         ais.load_from_tar("train-0.tar.gz", record_to_example=dict)
     with pytest.raises(SchemaError, match=r"expected the name of a file to write, got a folder - at .*photos"):
         ais.load_from_tar("train-0.tar.gz", path=tmp_path / "photos")
+
+
+def test_the_same_order_each_epoch_if_that_is_asked_for(ais_dataset: AisDataset) -> None:
+    """What is taken from the front, and what is left, share nothing."""
+    dataset = ais_dataset.load_from_tar("train-{0..3}.tar.gz").shuffle(1024, 3, False)
+    held, rest = (labels(part.batch(4, num_parallel_calls=2)) for part in (dataset.take(4), dataset.skip(4)))
+    assert sorted(held + rest) == list(range(12))
+    assert held + rest != list(range(12))
+    with pytest.warns(UserWarning, match="compressed tars are shuffled within windows"):
+        other = ais_dataset.load_from_tar("train-{0..3}.tar.gz").shuffle(seed=-1)
+    assert sorted(labels(other.batch(5))) == list(range(12))
+
+
+def test_floats_are_those_of_a_tf_example(ais_dataset: AisDataset, tmp_path: Path) -> None:
+    def example(record: dict[str, Any]) -> dict[str, Any]:
+        return {"score": 0.5, "scores": [0.5, 1.5], "array": np.full(2, 0.25), "label": int(record["cls"])}
+
+    path = tmp_path / "out"
+    ais_dataset.load_from_tar("train-0.tar.gz", path, example, record_to_pair=default_record_to_pair)
+    wanted = {"score": [], "scores": [2], "array": [2]}
+    features = {name: tf.io.FixedLenFeature(shape, tf.float32) for name, shape in wanted.items()}
+    found = [tf.io.parse_single_example(record, features) for record in tf.data.TFRecordDataset(str(path))]
+    assert [float(each["score"]) for each in found] == [0.5] * 3
+    assert [each["array"].numpy().tolist() for each in found] == [[0.25, 0.25]] * 3
+
+
+def test_other_files_in_a_tar_are_left_out(tmp_path: Path) -> None:
+    members = [("README.txt", b"read me"), ("s0.jpg", photo(0)), ("s0.cls", b"7")]
+    (tmp_path / "photos").mkdir()
+    write_tar(tmp_path / "photos" / "t.tar", members)
+    dataset = AisDataset("photos", tmp_path)
+    dataset.load_from_tar("t.tar", path=tmp_path / "out")
+    assert [int(label) for _, label in tf.data.TFRecordDataset(str(tmp_path / "out")).map(default_record_parser)] == [7]
+    assert labels(dataset.load_from_tar("t.tar").batch(1)) == [7]

@@ -680,3 +680,99 @@ def test_mistakes_are_told_in_words(toys: Path) -> None:
     with pytest.raises(ValueError, match=r"invalid literal for int.* - at .*titled.csv, line 1"):
         ToyExample.from_csv_file(toys / "titled.csv")
     assert not (toys / "saved").exists()
+
+
+class Free(Example):
+    """A class with names that mean something to a build, and nothing to TFRecorder."""
+
+    def __init__(self, number: Any, array: Any = ()) -> None:
+        self.number, self.array = number, array
+        self.key = "the same for all"
+
+    @tfrecordable(dtype=Example.Field.TYPE_FLOAT)
+    def schema(self) -> Any:
+        return self.number
+
+    @tfrecordable(dtype=Example.Field.TYPE_ARRAY_FLOAT32)
+    def data(self) -> Any:
+        return self.array
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"schema": 99}
+
+    def to_csv_row(self) -> list[Any]:
+        return [self.number]
+
+
+def test_names_of_ones_own_are_ones_own(tmp_path: Path) -> None:
+    save = tf_factory.generate_and_save_tfrecords_files_for_examples
+    assert save(tmp_path / "saved", [Free(1), Free(2)]) == 2
+    found = tuples(tf_factory.generate_dataset(tf_factory.get_tfrecord_filepaths(tmp_path / "saved"), Free))
+    assert [number for number, _ in found] == [1, 2]
+
+
+def test_numbers_of_numpy_in_lists_and_files_and_large_ones(tmp_path: Path) -> None:
+    examples = [
+        Free(1794931210, [np.float64(0.5), np.float64(1.5)]),  # no float32 is that number
+        Free(np.array(7, np.int64), [[np.float64(0.5)], [np.float64(1.5)]]),
+    ]
+    tf_factory.generate_and_save_tfrecords_files_for_examples(tmp_path / "saved", examples)
+    found = tuples(tf_factory.generate_dataset(tf_factory.get_tfrecord_filepaths(tmp_path / "saved")))
+    assert [number for number, _ in found] == [np.float32(1794931210), 7]
+    assert [data.shape for _, data in found] == [(2,), (2, 1)]
+
+
+def test_files_of_several_runs_are_read_by_the_class(tmp_path: Path) -> None:
+    """Whose arrays have other dimensions; and whose class has more fields now."""
+    save = tf_factory.generate_and_save_tfrecords_files_for_examples
+    save(tmp_path / "one", [Free(1, np.zeros((2, 3), np.float32))])
+    save(tmp_path / "two", [Free(2, np.ones(4, np.float32))])
+    paths = [path for run in ("one", "two") for path in tf_factory.get_tfrecord_filepaths(tmp_path / run)]
+    found = tuples(tf_factory.generate_dataset(paths, Free))
+    assert [(number, data.shape) for number, data in found] == [(1, (2, 3)), (2, (4,))]
+    with pytest.raises(ValueError, match="expected files of one schema"):
+        tf_factory.generate_dataset(paths)
+
+
+def test_a_parser_of_ones_own_is_used(toys: Path) -> None:
+    """There it was how arrays got their shapes."""
+
+    class Shaped(ToyExample):
+        @classmethod
+        def parse_from_string(cls, serialized_examples: Any) -> Any:
+            label, data = super().parse_from_string(serialized_examples)
+            return tf.reshape(data, (3, 4)), tf.one_hot(label, 10)
+
+    examples = [ToyExample("n1", 1), ToyExample("n2", 2)]
+    save = tf_factory.generate_and_save_tfrecords_files_for_examples
+    save(toys / "saved", examples, src_data_dirpath=toys / "data", chunk_size_in_bins=12)
+    dataset = tf_factory.generate_dataset(tf_factory.get_tfrecord_filepaths(toys / "saved"), Shaped)
+    assert dataset.element_spec == (tf.TensorSpec([3, 4], tf.float32), tf.TensorSpec([10], tf.float32))
+    assert [int(np.argmax(label)) for _, label in tuples(dataset)] == [1, 2]
+
+
+def test_arguments_that_are_given_twice_or_are_too_many(tmp_path: Path) -> None:
+    save = tf_factory.generate_and_save_tfrecords_files_for_examples
+    for values, options in (
+        ((1e6, True, "junk"), {}),
+        ((1e6,), {"examples_tfrecord_file_max_size_in_bytes": 100}),
+    ):
+        with pytest.raises(TypeError, match="expected each argument once, got more"):
+            save(tmp_path / "saved", [Free(1)], *values, **options)
+    assert not (tmp_path / "saved").exists()
+
+
+def test_ratios_and_lists_of_numpy(tmp_path: Path) -> None:
+    numbers = np.arange(10)
+    train, evaluation, test = tf_factory.split_examples_list(numbers, np.array([0.5, 0.3, 0.2]))
+    assert [len(part) for part in (train, evaluation, test)] == [5, 3, 2]
+    train, evaluation, test = tf_factory.split_examples_list(numbers, np.float32(0.8))
+    assert (len(train), len(evaluation), test) == (8, 2, None)
+
+
+def test_a_test_folder_of_an_earlier_run_is_no_part_of_one_without(toys: Path) -> None:
+    save = tf_factory.generate_and_save_tfrecords_files_for_train_eval_test_examples_files
+    files, options = [toys / "examples.csv"] * 3, {"src_data_dirpath": toys / "data"}
+    save(toys / "saved", ToyExample, *files, **options)
+    with pytest.raises(ValueError, match="expected no folder for test"):
+        save(toys / "saved", ToyExample, *files[:2], **options)

@@ -448,3 +448,26 @@ def test_tensorflow_parses_single_records_with_defaults() -> None:
     assert found[1]["packed"].tolist() == [4, 5]
     with pytest.raises(ps.SchemaError, match="expected a plain type"):
         record_parser(ps.Schema({"x": "int64?"}))
+
+
+def test_images_of_one_size_have_it_in_tensorflow(tmp_path: Path) -> None:
+    from PIL import Image
+
+    rows = []
+    for number in range(6):
+        buffer = io.BytesIO()
+        Image.new("RGB", (5 + number, 4), 90).save(buffer, "PNG")
+        rows.append({"image": buffer.getvalue(), "n": number})
+    ps.build(rows, tmp_path / "data", schema={"image": ps.Field(dtype="bytes", kind="image"), "n": "int64"})
+    train = ps.load(tmp_path / "data")["train"]
+    sized = train.decode(image=ps.Image(size=(8, 6)))
+    assert sized.batch(4).to_tf().element_spec["image"].shape.as_list() == [None, 8, 6, 3]
+    assert sized.to_tf().element_spec["image"].shape.as_list() == [8, 6, 3]
+    assert train.to_tf().element_spec["image"].shape.as_list() == [None, None, None]
+
+
+def test_a_dataset_of_tensorflow_is_a_source(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    numbers = tf.data.Dataset.range(5).map(lambda n: {"n": n})
+    built = ps.build(numbers, tmp_path / "data", order="source", workers=1)
+    assert [example["n"] for example in built["train"]] == list(range(5))

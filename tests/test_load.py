@@ -337,6 +337,27 @@ def test_what_comes_before_the_damage_is_handed_out(folder: Path, tmp_path: Path
     assert found[0] <= 24
 
 
+def test_what_is_left_of_a_shard_that_was_cut_off_is_read(tmp_path: Path) -> None:
+    rows = [{"id": number, "text": "x" * 100} for number in range(300)]
+    built = ps.build(rows, tmp_path / "data", shards=3, order="source")
+    shard = tmp_path / "data" / built.manifest.splits["train"][1].file
+    whole = ps.TFRecordReader(shard)
+    shard.write_bytes(shard.read_bytes()[: int(whole.offsets[41]) + 7])  # 41 records, and the beginning of one
+    skipping = iter(ps.load(tmp_path / "data", on_error="skip")["train"].batch(16))
+    assert [i for batch in skipping for i in batch["id"].tolist()] == [*range(141), *range(200, 300)]
+    assert skipping.skipped.total == 59
+    assert [skip.key for skip in skipping.skipped[:2]] == ["141", "142"]
+    assert "record 41" in skipping.skipped[0].message
+    train = ps.load(tmp_path / "data")["train"]
+    assert train[140]["id"] == 140
+    with pytest.raises(ps.CorruptionError, match="record 41"):
+        train[141]
+    with pytest.raises(ps.CorruptionError, match="record 41"):
+        list(train.batch(100))
+    shard.write_bytes(shard.read_bytes()[: int(whole.offsets[41])])  # between two records
+    assert len(list(ps.load(tmp_path / "data", on_error="skip")["train"])) == 241
+
+
 @pytest.mark.parametrize("steps", ["batch", "examples", "map", "cache", "drop", "pack"])
 def test_damage_can_be_skipped_and_is_counted(
     folder: Path, tmp_path: Path, steps: str, caplog: pytest.LogCaptureFixture

@@ -263,6 +263,22 @@ def test_what_does_not_matter_may_differ(train: ps.Split) -> None:
         assert [told(item) for item in other.resume(state)] == whole[3:]
 
 
+def test_an_iteration_that_was_closed_has_not_ended(train: ps.Split) -> None:
+    loader = train.batch(4)
+    iterator = iter(loader)
+    next(iterator)
+    iterator.close()
+    state = iterator.state()
+    assert next(iterator, "nothing") == "nothing"
+    assert iterator.state() == state
+    whole = iter(loader.epoch(0))
+    length = len(list(whole))
+    assert len(list(loader.resume(state))) == length - 1
+    ended = whole.state()
+    whole.close()
+    assert (next(whole, "nothing"), whole.state()) == ("nothing", ended)
+
+
 def test_hosts_that_are_not_in_step_need_all_states(train: ps.Split) -> None:
     loader = train.filter(odd).batch(2)
     states = [iter(loader.shard(host, 3)).state() for host in range(3)]

@@ -100,3 +100,67 @@ def test_what_is_given_in_place_of_another_thing_is_said(tmp_path: Path) -> None
     with pytest.raises(ps.SchemaError, match=r"expected what iterator.state\(\) gave, or a list of that, got NoneType"):
         ps.load(path)["train"].batch(1).resume(None)  # type: ignore[arg-type]
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.tfrecord", "a.tfrecord.index"]
+
+
+def test_datasets_keep_their_schema_in_a_list_and_as_a_source(tmp_path: Path) -> None:
+    rows = [{"price": 0.1, "ok": True, "label": 1}] * 4
+    schema = {"price": "float64", "ok": "bool", "label": ps.Field(dtype="int64", classes=("cat", "dog"))}
+    for name in ("one", "two"):
+        ps.build(rows, tmp_path / name, schema=schema, shards=2)
+    known = ps.load(tmp_path / "one").schema
+    assert ps.load([tmp_path / "one"]).schema == known
+    assert ps.load(tmp_path / "one" / "*.tfrecord-*").schema == known  # without the indexes and keys beside the shards
+    both = ps.load([tmp_path / "one", tmp_path / "two"])
+    assert (both.schema, len(both["train"])) == (known, 8)
+    assert ps.tfrecords(tmp_path / "one")["train"].schema == known
+    assert ps.convert([tmp_path / "one"], tmp_path / "three").schema == known
+    ps.build([{"price": 1}], tmp_path / "other")
+    with pytest.raises(ps.SchemaError, match="expected datasets of one schema, got others"):
+        ps.load([tmp_path / "one", tmp_path / "other"])
+
+
+def test_what_stands_beside_files_goes_with_them(tmp_path: Path) -> None:
+    write_tar(tmp_path / "s-0.tar", sample(0))
+    for _ in range(2):  # the first one writes an index
+        assert len(ps.load(tmp_path / "s-*")["train"]) == 1
+        assert len(ps.load(tmp_path.glob("s-*"))["train"]) == 1
+        assert len(ps.tar(tmp_path / "s-*")) == 1
+    with pytest.raises(ps.PenstockError, match=r"s-0.tar.index"):
+        ps.load(tmp_path / "s-0.tar.index")
+
+
+def test_tabs_stand_between_cells_of_tsv_files(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("x\ty\n1\t2;5\n")
+    assert ps.csv(tmp_path / "a.tsv")[0] == {"x": 1, "y": "2;5"}
+    with pytest.raises(ps.CorruptionError, match="expected 1 cells, got 2"):
+        ps.csv(tmp_path / "a.tsv", delimiter=";")
+
+
+def test_what_is_asked_of_a_source_is_a_number(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    rows = ps.csv(tmp_path / "a.csv")
+    with pytest.raises(
+        ps.SchemaError, match=r"expected the number of an example, got 'train'. It has no splits: split\("
+    ):
+        rows["train"]  # type: ignore[index]
+    with pytest.raises(ps.SchemaError, match=r"expected the number of an example, got slice"):
+        rows[2:4]  # type: ignore[index]
+    with pytest.raises(ps.SchemaError, match=r"expected a column, got Table - at train. .* splits\(train=...\)"):
+        ps.build({"train": rows, "test": rows}, tmp_path / "data")
+    with pytest.raises(ps.SchemaError, match="expected a path, got an empty one"):
+        ps.build(rows, "")
+    with pytest.raises(ps.SchemaError, match="expected a path, got NoneType - at build"):
+        ps.build(rows, None)  # type: ignore[arg-type]
+    assert ps.Image(size=[4, 6]) == ps.Image(size=(4, 6))  # type: ignore[arg-type]
+    with pytest.raises(ps.SchemaError, match=r"expected two numbers, such as \(224, 224\), got int - at size"):
+        ps.Image(size=224)  # type: ignore[arg-type]
+
+
+def test_fields_that_are_padded_are_there(tmp_path: Path) -> None:
+    ps.build([{"tokens": [1] * n, "n": n} for n in range(1, 5)], tmp_path / "data", order="source")
+    train = ps.load(tmp_path / "data")["train"]
+    assert next(iter(train.batch(4, pad={"tokens": 0})))["tokens"].shape == (4, 4)
+    with pytest.raises(ps.SchemaError, match=r"unknown field 'token' - at pad. Did you mean 'tokens'\?"):
+        next(iter(train.batch(4, pad={"token": 0})))
+    with pytest.raises(ps.SchemaError, match="expected a number to pad with, got 'x'"):
+        next(iter(train.batch(4, pad="x")))

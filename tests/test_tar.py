@@ -177,6 +177,19 @@ def test_nothing_is_written_but_an_index_beside_it(tmp_path: Path) -> None:
     assert [example["cls"] for example in load(path)["train"]] == [9]
 
 
+def test_a_tar_that_grew_within_its_padding_is_listed_anew(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("0.txt", b"a"), ("1.txt", b"b")])
+    size = path.stat().st_size
+    assert len(load(path)["train"]) == 2
+    with tarfile.open(path, "a") as archive:
+        for name in ("2.txt", "3.txt"):
+            member = tarfile.TarInfo(name)
+            member.size = 1
+            archive.addfile(member, io.BytesIO(b"c"))
+    assert path.stat().st_size == size
+    assert [example["txt"] for example in load(path)["train"]] == ["a", "b", "c", "c"]
+
+
 def test_pickled_mixed_and_on_threads(folder: Path, tmp_path: Path) -> None:
     train = load(folder)["train"]
     copy = pickle.loads(pickle.dumps(train))  # noqa: S301

@@ -9,6 +9,7 @@ import numpy as np
 
 from . import _core
 from .columns import Array, Ragged
+from .errors import check_type
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,12 @@ class Image:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("size", "scale", "ratio"):
+            value = getattr(self, name)
+            if isinstance(value, list):  # as configuration files have them
+                object.__setattr__(self, name, tuple(value))
+            elif value is not None:
+                check_type(value, tuple, "two numbers, such as (224, 224)", name)
         _core.Images({"Image": asdict(self)})  # it refuses what makes no sense
 
     if TYPE_CHECKING:  # the value of a field annotated with it

@@ -162,7 +162,8 @@ def is_table(source: Any) -> bool:
 
 def options_of(source: Any) -> dict[str, Any]:
     """What decides a source's examples besides their keys, as it says itself: plain, for a manifest."""
-    return dict(getattr(source, "options", None) or {})
+    options = getattr(source, "options", None)
+    return dict(options) if isinstance(options, Mapping) else {}
 
 
 def key_of(source: Any, index: int) -> str:

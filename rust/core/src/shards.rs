@@ -8,11 +8,12 @@ use crate::array_record::Buffer;
 use crate::error::{Error, Kind, Result};
 use crate::file::{Bring, Plain, Pulse};
 use crate::index::Index;
+use crate::inflate::Compression;
 use crate::once::Once;
 use crate::opened::Opened;
 use crate::pieces::Pieces;
-use crate::shard::Sidecar;
-use crate::tar::Rules;
+use crate::shard::{Shard, Sidecar};
+use crate::tar::{self, Rules};
 
 /// A shard that is known from outside: its file, how many records it has, and where its index may be.
 #[derive(Clone, Debug)]
@@ -176,16 +177,37 @@ impl Shards {
             Some(Err(error)) if !file.is_whole() => return Err(error),
             Some(Err(_)) | None => Sidecar::Ignore,
         };
-        let shard = Opened::from_file(file, sidecar, source.rules.as_ref(), pulse)?;
-        if shard.len() as u64 != source.records {
+        let opened = Opened::from_file(file, sidecar, source.rules.as_ref(), pulse).and_then(|shard| {
+            if shard.len() as u64 == source.records {
+                return Ok(shard);
+            }
             let message = format!("expected a shard of {} records, got {}", source.records, shard.len());
             let advice = "It was changed after its dataset was made: build it again, or open the file by itself.";
-            return Err(Error::corrupt(message).advise(advice).in_file(&source.path));
-        }
+            Err(Error::corrupt(message).advise(advice).in_file(&source.path))
+        });
+        let shard = match opened {
+            Err(error) if error.kind() == Kind::Corrupt => self.cut_off(number, pulse).ok_or(error)?,
+            opened => opened?,
+        };
         self.opened[number].fill(shard).ok_or_else(|| {
             let message = "expected a process that was not forked twice while shards were opened";
             Error::usage(message).advise("Open the dataset in this process.").in_file(&source.path)
         })
+    }
+
+    /// A TFRecord shard that was cut off since its index was made: the records that are left are where they were, and each
+    /// of the others is an error of its own.
+    fn cut_off(&self, number: usize, pulse: Pulse<'_>) -> Option<Opened> {
+        let index = Index::read(self.sources[number].sidecar.as_deref()?).ok()?;
+        let file = self.file(number, pulse).ok()?;
+        let size = file.size();
+        let known =
+            index.compression == Compression::None && index.offsets.len() as u64 == self.sources[number].records + 1;
+        if !known || size >= index.shard_size || tar::is_one(&file).ok()? {
+            return None;
+        }
+        let offsets = index.offsets.iter().map(|&offset| offset.min(size)).collect();
+        Some(Opened::TfRecord(Arc::new(Shard::with_offsets(file, Compression::None, offsets))))
     }
 
     /// Opens the shards of some records that are not open yet. Threads that need the same ones begin at different ends.
@@ -309,6 +331,32 @@ mod tests {
         assert_eq!((read(6).unwrap(), bring.1.load(Ordering::Relaxed)), (b"record 6".to_vec(), 2));
         std::fs::remove_file(there.path().join("0.tfrecord")).unwrap();
         assert!(read(0).unwrap_err().to_string().starts_with("copying failed"));
+    }
+
+    #[test]
+    fn a_shard_that_was_cut_off_has_the_records_that_are_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sources = written(folder.path(), &[5]);
+        let bytes = std::fs::read(&sources[0].path).unwrap();
+        let index = folder.path().join("0.index");
+        let scanned = Shard::open(&sources[0].path, Sidecar::Ignore, &mut |_| Ok(())).unwrap();
+        std::fs::write(&index, scanned.index(&mut |_| Ok(())).unwrap().to_bytes()).unwrap();
+        for length in 1..bytes.len() {
+            std::fs::write(&sources[0].path, &bytes[..length]).unwrap();
+            sources[0].sidecar = Some(index.clone());
+            let shards = Shards::new(sources.clone()).unwrap();
+            for number in 0..5 {
+                match shards.read(number, &mut Buffer::default()) {
+                    Ok(record) => assert_eq!(record, format!("record {number}").as_bytes()),
+                    Err(error) => assert_eq!((error.kind(), error.record()), (Kind::Corrupt, Some(number)), "{error}"),
+                }
+                let left = scanned.offsets()[number as usize + 1] <= length as u64;
+                assert_eq!(shards.read(number, &mut Buffer::default()).is_ok(), left, "{number} of {length} bytes");
+            }
+            sources[0].sidecar = None;
+            let unknown = Shards::new(sources.clone()).unwrap();
+            assert_eq!(unknown.read(0, &mut Buffer::default()).unwrap_err().kind(), Kind::Corrupt);
+        }
     }
 
     #[test]

@@ -167,6 +167,11 @@ fn fit(file: &Plain, compression: Compression, index: &Index) -> Result<()> {
         let message = format!("expected a member's header at offset {last}, as the index says, got something else");
         return Err(shard::unfit(file, message));
     }
+    // A file that grew within its padding has the size that it had.
+    if compression == Compression::None && file.is_whole() && !scan::is_last(file, last) {
+        let message = format!("expected one sample from offset {last} on, as the index says, got others");
+        return Err(shard::unfit(file, message));
+    }
     Ok(())
 }
 

@@ -228,7 +228,7 @@ def parts_of(example: Any) -> Iterator[dict[str, Any]]:
         example = copy(example)  # what is loaded goes when its record is made: the source keeps the light one
         example.load()
         for part in example.split() if hasattr(example, "split") else (example,):
-            yield dict(part.to_dict())
+            yield dict(part if isinstance(part, Mapping) else part.to_dict())
     else:
         raise SchemaError(f"expected an example as a dict or an Example, got {type(example).__name__}")
 

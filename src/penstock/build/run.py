@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -84,6 +85,9 @@ def build(
         check_type(engine, Engine, "Local(...) or Ray(...)", "engine")
     if info is not None:
         check_type(info, Info, "Info(...)", "info")
+    check_type(path, (str, os.PathLike), "a path", "build")
+    if not os.fspath(path):
+        raise SchemaError("expected a path, got an empty one", "build", "The folder that you are in is .")
     check_outside(source, path)
     if names_file(path):
         said = {"format": format, "shards": shards, "schema": schema, "order": order, "seed": seed}

@@ -77,7 +77,9 @@ def ratios(text: str) -> dict[str, float]:
     "--retry-quarantine", is_flag=True, help="Try bad examples again: only shards that lack some are written anew."
 )
 @click.option("--max-side", type=Number(1), help="Store larger images of a folder with sides of this at most.")
-@click.option("--delimiter", help='Of CSV files: what stands between cells, ";" or "\\t"; a comma unless told.')
+@click.option(
+    "--delimiter", help='What stands between the cells of CSV files, ";" or "\\t"; a tab in .tsv, else a comma.'
+)
 @click.option("--split", "ratios", type=ratios, help="Split SOURCE: train=0.8,eval=0.2.")
 @click.option("--group", help="With --split: a column whose values stay together.")
 @click.option("--stratify", help="With --split: a column whose values are shared out evenly.")

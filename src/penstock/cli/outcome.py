@@ -12,7 +12,7 @@ import click
 from ..errors import CorruptionError, ExampleError, NotFoundError, PenstockError
 from ..load.opening import names_files
 from ..load.urls import brought_files
-from ..records.schema_file import SUFFIX
+from ..sources.files import without_side_files
 from ..sources.listed import split_order
 from ..storage import SPLIT, expand, is_url, split_patterns
 from ..storage.cache import Cache
@@ -104,15 +104,11 @@ def exit_code(error: BaseException) -> int:
 
 
 def expand_all(patterns: Iterable[str]) -> list[str]:
-    """The files of all patterns, each once. An index or a schema whose shard is named too is left out: it goes with it.
+    """The files of all patterns, each once. What goes with one of them, such as its index, is left out.
 
     Files of a store are brought; a dataset there stays the URL that it is.
     """
-    paths = list(dict.fromkeys(path for pattern in patterns for path in _expanded(pattern)))
-    known = set(paths)
-    sidecars = {path + suffix for path in known for suffix in (".index", ".idx")}
-    others = [path for path in paths if path not in sidecars]
-    return [path for path in others if not path.endswith(SUFFIX)] or others
+    return without_side_files(list(dict.fromkeys(path for pattern in patterns for path in _expanded(pattern))))
 
 
 def _expanded(pattern: str) -> list[str]:

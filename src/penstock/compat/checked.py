@@ -40,7 +40,8 @@ class Checked:
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:
-        return {name: default for name, default in vars(cls).items() if not name.startswith("_")}
+        parents = (kind for kind in reversed(cls.__mro__) if issubclass(kind, Checked) and kind is not Checked)
+        return {name: default for kind in parents for name, default in vars(kind).items() if not name.startswith("_")}
 
     def __setattr__(self, name: str, value: Any) -> None:
         name, where, defaults = self._spellings.get(name, name), type(self).__name__, self._defaults()

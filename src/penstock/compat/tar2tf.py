@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 from ..ais import at
 from ..build.run import build
 from ..errors import SchemaError
+from ..example import IgnoreExample
 from ..image import Image
 from ..load.dataset import load
 from ..load.loader import Loader
@@ -71,12 +73,10 @@ class AisDataset:
                 raise SchemaError("expected record_to_example for a file to write, got no path", tars, hint)
             loader = load(tars, decode=False)
             return Pairs(loader["+".join(loader)], record_to_pair, output_types, output_shapes)
-        if record_to_pair is not None:
-            hint = "Give record_to_example, or leave out the path"
-            raise SchemaError("expected record_to_pair for a dataset, got it with a file to write", str(path), hint)
         if os.path.isdir(path):
             raise SchemaError("expected the name of a file to write, got a folder", str(path))
-        source = tar(tars, record_to_example=record_to_example or default_record_to_example)
+        function = record_to_example or default_record_to_example
+        source = tar(tars, record_to_example=lambda record: _plain(function(record)))
         fresh = Path(path).with_name(f".{Path(path).name}.tfrecord")
         build(source, fresh, order="source", overwrite=True)
         for beside in (sidecar_path(fresh), schema_path(fresh)):
@@ -90,24 +90,24 @@ class Pairs:
 
     def __init__(self, loader: Loader, function: Any, types: Any, shapes: Any) -> None:
         self._loader, self._function, self._types, self._shapes = loader, function, types, shapes
-        self._dataset: Any = None
 
-    def shuffle(self, buffer_size: int | None = None, seed: int | None = None, **_: Any) -> Pairs:
-        """All of them in another order each epoch: there is no buffer whose size would matter."""
-        seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
+    def shuffle(self, buffer_size: Any = None, seed: Any = None, reshuffle_each_iteration: Any = None) -> Any:
+        """All of them in another order each epoch, without a buffer; in the same one by a buffer of TensorFlow."""
+        if reshuffle_each_iteration is False:
+            return self.dataset().shuffle(buffer_size or len(self._loader), seed, False)
+        seed = int.from_bytes(os.urandom(4), "little") if seed is None else int(seed) % (1 << 63)
         return Pairs(self._loader.shuffle(seed=seed), self._function, self._types, self._shapes)
 
-    def batch(self, batch_size: int, drop_remainder: bool = False) -> Any:
+    def batch(self, batch_size: int, drop_remainder: bool = False, **parallel: Any) -> Any:
         """A tf.data.Dataset of batches, as `model.fit` takes it."""
-        tf = tensorflow()
-        return self.dataset().batch(batch_size, drop_remainder).prefetch(tf.data.AUTOTUNE)
+        return self.dataset().batch(batch_size, drop_remainder, **parallel).prefetch(tensorflow().data.AUTOTUNE)
 
     def dataset(self) -> Any:
         """A tf.data.Dataset of single pairs: one, so that each epoch is another one."""
-        self._dataset = self._made() if self._dataset is None else self._dataset
         return self._dataset
 
-    def _made(self) -> Any:
+    @cached_property
+    def _dataset(self) -> Any:
         tf = tensorflow()
         if self._function is None:
             records = self._loader
@@ -119,14 +119,12 @@ class Pairs:
         first = [_number(part) for part in _pair(function, next(iter(Loader(self._loader._recipe))))]
         types = self._types or [tf.convert_to_tensor(part).dtype for part in first]
         shapes = self._shapes or [np.shape(part) for part in first]
-        spec = tuple(tf.TensorSpec(shape, dtype) for shape, dtype in zip(shapes, types, strict=True))
-        dtypes = [tf.as_dtype(dtype) for dtype in types]
+        spec = tuple(map(tf.TensorSpec, shapes, types))
 
         def pair(record: dict[str, Any]) -> tuple[Any, ...]:
-            parts = _pair(function, record)
+            parts = zip(_pair(function, record), spec, strict=True)
             return tuple(
-                part if dtype == tf.string else tf.cast(_number(part), dtype)
-                for part, dtype in zip(parts, dtypes, strict=True)
+                part if each.dtype == tf.string else tf.cast(_number(part), each.dtype) for part, each in parts
             )
 
         return self._loader.map(pair).to_tf(element_spec=spec)
@@ -142,9 +140,10 @@ class Pairs:
 
 def default_record_to_example(record: Record) -> dict[str, Any]:
     """The features of a sample with a jpg and a cls: height, width, depth, label, image_raw."""
-    height, width, depth = Image(channels=None).decode(record["jpg"]).shape
-    sizes = {"height": height, "width": width, "depth": depth}
-    return {**sizes, "label": int(record["cls"]), "image_raw": record["jpg"]}
+    if "jpg" not in record and "cls" not in record:
+        raise IgnoreExample
+    sizes = zip(("height", "width", "depth"), Image(channels=None).decode(record["jpg"]).shape, strict=True)
+    return {**dict(sizes), "label": int(record["cls"]), "image_raw": record["jpg"]}
 
 
 def default_record_to_pair(record: Record) -> tuple[Any, Any]:
@@ -169,6 +168,14 @@ def _is_complete(record: Record) -> bool:
     if len(missing) == 1:
         raise SchemaError(f"expected a sample with jpg and cls, got no {missing[0]}", record["__key__"])
     return not missing
+
+
+def _plain(example: Any) -> Any:
+    """A dict whose floats are those that tf.Example has, of 4 bytes; anything else as it is."""
+    if not isinstance(example, Mapping):
+        return example
+    floats = {name for name, value in example.items() if np.asarray(value).dtype == np.float64}
+    return {name: np.float32(value) if name in floats else value for name, value in example.items()}
 
 
 def _pair(function: Callable[[dict[str, Any]], Any], record: dict[str, Any]) -> tuple[Any, Any]:

@@ -13,6 +13,7 @@ from ..manifest import MANIFEST
 from ..splitting import Splits
 from ..storage import PathLike
 from .features import as_features
+from .reading import MAPPING
 from .writing import describe
 
 
@@ -26,7 +27,8 @@ def export(sources: Mapping[str, Any], path: PathLike, *, sparse: Sequence[str] 
     """
     features, schema = as_features(sources, sparse, numbered=numbered)
     directory = Path(path)
-    kept = load(directory, decode=False) if (directory / MANIFEST).exists() else {}
+    there = any((directory / name).exists() for name in (MANIFEST, MAPPING))
+    kept = load(directory, decode=False) if there else {}
     built = build(Splits({**kept, **features}), directory, schema=schema, order="tfds", overwrite=True)
     describe(directory)
     return built

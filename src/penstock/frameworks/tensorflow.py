@@ -10,10 +10,11 @@ import numpy as np
 
 from ..columns import Bytes, Ragged
 from ..errors import MissingDependencyError, SchemaError
+from ..load.decoding import images_of
 from ..load.interleave import Interleave
 from ..load.loader import Loader
+from ..load.recipe import Recipe
 from ..load.steps import Batch, Map
-from ..schema import Schema
 from .conversion import convert
 
 try:
@@ -134,7 +135,7 @@ def _spec(first: Any, loader: Loader) -> Any:
     batch = next((step for step in recipe.steps if isinstance(step, Batch)), None)
     size = batch.size if batch is not None and batch.drop_remainder else None
     mapped = any(isinstance(step, Map) for step in recipe.steps)
-    loose = _loose_fields(recipe.schema) if not mapped else set()
+    loose = _loose_fields(recipe) if not mapped else set()
     padded = mapped and getattr(batch, "pad", None) is not None
 
     def leaf(value: Any, where: str) -> Any:
@@ -157,9 +158,11 @@ def _spec(first: Any, loader: Loader) -> Any:
     return convert(first, leaf)
 
 
-def _loose_fields(schema: Schema) -> set[str]:
-    """Fields whose examples differ in size."""
-    return {leaf.name for leaf in schema.leaves() if leaf.levels or None in leaf.shape or leaf.kind == "image"}
+def _loose_fields(recipe: Recipe) -> set[str]:
+    """Fields whose examples differ in size; images do not where they are decoded to one."""
+    sized = {name for name, image in images_of(recipe.schema, recipe.decode).items() if image.size and image.channels}
+    fields = (leaf for leaf in recipe.schema.leaves() if leaf.name not in sized)
+    return {leaf.name for leaf in fields if leaf.levels or None in leaf.shape or leaf.kind == "image"}
 
 
 def _batches_at_once(loader: Loader, first: Any) -> int:

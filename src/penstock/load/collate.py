@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..columns import Array, Bytes, Ragged
 from ..dtypes import TEXTS
-from ..errors import SchemaError
+from ..errors import SchemaError, check_known
 from ..field import Field
 from ..schema import Schema
 
@@ -218,6 +218,8 @@ def padded(columns: Any, pad: Any, where: str = "") -> Any:
     """Ragged columns as arrays. `pad` is a value for all, or one for each field: {"tokens": 0, "mask": (0, 512)}."""
     if not isinstance(columns, Mapping):
         return columns
+    if isinstance(pad, Mapping) and not where:
+        check_known(pad, _names(columns), "field", "pad")
     done: dict[str, Any] = {}
     for name, column in columns.items():
         path = f"{where}/{name}" if where else name
@@ -229,5 +231,15 @@ def padded(columns: Any, pad: Any, where: str = "") -> Any:
             done[name] = column
             continue
         value, length = wanted if isinstance(wanted, tuple) else (wanted, None)
-        done[name] = column.to_padded(length, value)
+        try:
+            done[name] = column.to_padded(length, value)
+        except (TypeError, ValueError) as error:
+            raise SchemaError(f"expected a number to pad with, got {value!r}: {error}", path) from None
     return done
+
+
+def _names(columns: Mapping[str, Any], where: str = "") -> Iterator[str]:
+    """The names of columns, those in dicts by their paths."""
+    for name, column in columns.items():
+        path = f"{where}/{name}" if where else name
+        yield from _names(column, path) if isinstance(column, Mapping) else (path,)

@@ -60,7 +60,7 @@ class Iteration:
         self._run = run
         self._items = items
         self._mark = run.start
-        self._ended = False
+        self._ended = self._closed = False
         self._process = os.getpid()
         self.skipped = run.skipped
 
@@ -75,7 +75,7 @@ class Iteration:
         try:
             item, self._mark = next(self._items)
         except StopIteration:
-            self._ended = True
+            self._ended = self._ended or not self._closed
             raise
         return item
 
@@ -97,7 +97,8 @@ class Iteration:
         return measured(self._run)
 
     def close(self) -> None:
-        """End its threads. Nothing comes after it."""
+        """End its threads. Nothing comes after it; `state` stays what it is."""
+        self._closed = True
         self._items.close()  # type: ignore[attr-defined]
         self._run.close()
 

@@ -61,6 +61,8 @@ def open_dataset(
     elif data_dir is not None:
         raise SchemaError('expected data_dir with a name such as "tfds:mnist", got it with a path', "load")
     paths = path_list(path)
+    if len(paths) == 1:
+        path = paths[0]
     remote = any(map(is_url, paths))
     if cache_bytes is not None and not remote:
         raise SchemaError("expected cache_bytes with a URL, got it with a path", "load")

@@ -51,7 +51,10 @@ def first_records(path: str | os.PathLike[str], count: int) -> tuple[Records, Co
     try:
         return _core.first_records(path, count, SAMPLE_BYTES), None
     except CorruptionError as error:
-        return _core.first_records(path, error.record or 0, SAMPLE_BYTES), error
+        try:
+            return _core.first_records(path, error.record or 0, SAMPLE_BYTES), error
+        except CorruptionError:  # that cannot be opened at all
+            return Records([]), error
 
 
 def image_type(value: bytes) -> str | None:

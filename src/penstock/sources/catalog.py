@@ -16,7 +16,7 @@ from ..splitting import Splits
 from ..storage import PathLike, Paths
 from ..subset import view
 from .cells import cast, read_columns
-from .files import files_named, not_text, read_file, read_text
+from .files import files_named, has_suffix, not_text, read_file, read_text
 from .listed import Listed, Load, Loading, check_columns, image_columns, position, split_rows
 from .table import Origin, Table
 
@@ -33,7 +33,7 @@ def csv(
     load: Load | None = None,
     split: str | None = None,
     key: Keys = None,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     types: Mapping[str, str] | None = None,
     root: PathLike | None = None,
 ) -> Table | Loading | Splits:
@@ -43,12 +43,15 @@ def csv(
     load       a function that gets each row as a dict, images loaded, and returns the example
     split      a column that names the split of each row
     key        a column, or some, whose values name each row; otherwise the image's path, or the row's number
+    delimiter  what stands between cells: a comma unless told, a tab in files that end in .tsv
     types      {"price": "float32", "code": "str"}: columns that are read as something else
     root       the folder that paths are relative to; otherwise that of the CSV file
     """
     files = files_named(pattern, (".csv", ".tsv"))
     images = image_columns(image)
     keys = _keys(key, images)
+    if delimiter is None:
+        delimiter = "\t" if all(has_suffix(file, (".tsv",)) for file in files) else ","
     said = dict(types or {})
     texts = [*images.values(), *([split] if split else []), *(name for name in said if said[name] == "str")]
     columns, lines = read_columns(files, delimiter, texts)

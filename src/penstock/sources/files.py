@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from .._core import file_stamps
 from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
+from ..manifest import KEYS_SUFFIX
+from ..records.schema_file import SUFFIX as SCHEMA_SUFFIX
 from ..storage import Paths, expand, is_url, path_list
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
@@ -29,6 +31,13 @@ def entries(folder: str) -> list[os.DirEntry[str]]:
 def files_named(patterns: Paths, suffixes: Sequence[str]) -> list[str]:
     """The files that patterns name; a folder stands for those in it that have one of the suffixes."""
     return [file for text in path_list(patterns) for file in _files_named(text, suffixes)]
+
+
+def without_side_files(files: Sequence[str]) -> list[str]:
+    """Files without what stands beside one of them and goes with it: its index, its keys, its schema."""
+    beside = {file + suffix for file in files for suffix in (".index", ".idx", KEYS_SUFFIX)}
+    others = [file for file in files if file not in beside]
+    return [file for file in others if not file.endswith(SCHEMA_SUFFIX)] or others
 
 
 def _files_named(text: str, suffixes: Sequence[str]) -> list[str]:

@@ -47,6 +47,9 @@ class Listed(Protocol):
 
 def position(index: int, length: int) -> int:
     """The index, counted from the end where it is negative."""
+    if not isinstance(index, (int, np.integer)):
+        hint = "It has no splits: split(source, train=0.8, test=0.2) makes some" if isinstance(index, str) else ""
+        raise SchemaError(f"expected the number of an example, got {index!r}", "", hint)
     if not -length <= index < length:
         raise RecordIndexError(f"example {index} is outside of a source of {length} examples")
     return index % length

@@ -10,7 +10,7 @@ from ..errors import CorruptionError, NotFoundError, PenstockError, SchemaError
 from ..records.peek import first_records
 from ..records.shard import open_shard
 from ..storage import PathLike, expand, is_url
-from .files import IMAGE_SUFFIXES, entries, has_suffix
+from .files import IMAGE_SUFFIXES, entries, has_suffix, without_side_files
 from .record_files import format_named
 from .voc import ANNOTATIONS, IMAGES, MASKS
 
@@ -98,7 +98,7 @@ def _first_image(root: str, folders: list[str], depth: int = 2) -> str:
 
 
 def _in_files(pattern: str) -> Iterator[tuple[str, str]]:
-    files = expand(pattern)
+    files = without_side_files(expand(pattern))
     if not is_url(files[0]) and not os.path.lexists(files[0]):
         raise NotFoundError(f"expected a file or a folder, got nothing at {pattern}")
     for name, suffixes in () if is_url(files[0]) else _FILES.items():

@@ -6,12 +6,14 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..columns import Array
 from ..errors import NotFoundError, RecordIndexError, SchemaError
+from ..manifest import MANIFEST, read_manifest
 from ..records import Records
 from ..records.array_record import ArrayRecordReader
 from ..records.codec import Codec
@@ -23,7 +25,7 @@ from ..records.tfrecord import TFRecordReader
 from ..schema import Schema
 from ..splitting import Splits
 from ..storage import SPLIT, PathLike, Paths, is_url, path_list, split_patterns
-from .files import files_named, short_names, stamp_of
+from .files import files_named, short_names, stamp_of, without_side_files
 from .image_folder import SPLIT_NAMES
 from .listed import position, split_order
 
@@ -180,10 +182,10 @@ def files_of_splits(patterns: Paths, named: Callable[[str], list[str]]) -> dict[
     """
     texts = path_list(patterns)
     if not all(SPLIT in text and not is_url(text) for text in texts):
-        return by_split([file for text in texts for file in named(text)])
+        return by_split(without_side_files([file for text in texts for file in named(text)]))
     splits: dict[str, list[str]] = {}
     for split, pattern in (item for text in texts for item in split_patterns(text).items()):
-        splits.setdefault(split, []).extend(named(pattern))
+        splits.setdefault(split, []).extend(without_side_files(named(pattern)))
     return splits
 
 
@@ -247,9 +249,18 @@ def split_name(path: str) -> str:
     return last if last.lower() in SPLIT_NAMES else ""
 
 
+def _schema_of_datasets(files: Sequence[str]) -> Schema | None:
+    """What the manifests of the datasets say whose shards some files are."""
+    folders = [Path(folder) for folder in dict.fromkeys(map(os.path.dirname, files))]
+    found = {folder: read_manifest(folder).schema for folder in folders if (folder / MANIFEST).is_file()}
+    if any(schema != next(iter(found.values())) for schema in found.values()):
+        raise SchemaError("expected datasets of one schema, got others", str(list(found)[-1]), "Read them apart")
+    return next(iter(found.values()), None)
+
+
 def schema_of(files: Sequence[str]) -> Schema:
-    """The schema that stands beside some files, else what a sample of their first records shows."""
-    told = read_schema(files)
+    """The schema that stands beside some files, or in their dataset's manifest; else what the first records show."""
+    told = read_schema(files) or _schema_of_datasets(files)
     if told is not None:
         return told
     step = max(1, len(files) // _SAMPLED_FILES)

@@ -206,7 +206,8 @@ def _as_column(name: Any, value: Any) -> Any:
         value = list(value)
     if not isinstance(value, list):
         if not hasattr(value, "__array__"):
-            raise SchemaError(f"expected a column, got {type(value).__name__}", name, "Make it an array or a list")
+            hint = f"Make it an array or a list; sources of splits are given as splits({name}=...)"
+            raise SchemaError(f"expected a column, got {type(value).__name__}", name, hint)
         return _as_column(name, np.asarray(value))
     return _from_list(value)
 

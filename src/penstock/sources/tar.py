@@ -31,7 +31,7 @@ from ..schema import Schema
 from ..splitting import Splits
 from ..storage import PathLike, Paths, expand, is_url, open_store, path_list
 from ..storage.cache import Cache, RemoteFile
-from .files import files_named, short_names, stamp_of
+from .files import files_named, short_names, stamp_of, without_side_files
 from .listed import Mapped, position, split_order
 from .record_files import split_name
 
@@ -245,7 +245,7 @@ def tar_files(pattern: Paths) -> list[TarFile]:
 
 
 def _files(pattern: PathLike) -> list[TarFile]:
-    return [TarFile(path) for path in files_named(pattern, SUFFIXES)]
+    return [TarFile(path) for path in without_side_files(files_named(pattern, SUFFIXES))]
 
 
 def _objects(pattern: PathLike) -> list[TarFile]:

@@ -88,7 +88,7 @@ impl<R: Read> Source for Stream<R> {
 pub fn scan(file: &Plain, compression: Compression, most: usize, pulse: Pulse<'_>) -> Result<Listing> {
     let listing = match compression {
         Compression::None => {
-            list(&mut Windows::new(file), most, pulse).map(|mut listing| {
+            list(&mut Windows::new(file), 0, most, pulse).map(|mut listing| {
                 // The end of the archive, and what may stand behind it, go with the last sample.
                 if listing.keys.len() < most {
                     if let Some(end) = listing.offsets[1..].last_mut() {
@@ -100,7 +100,7 @@ pub fn scan(file: &Plain, compression: Compression, most: usize, pulse: Pulse<'_
         }
         _ => {
             let mut stream = Stream { stream: file.stream(compression), offset: 0, bytes: Vec::new() };
-            list(&mut stream, most, pulse).and_then(|listing| {
+            list(&mut stream, 0, most, pulse).and_then(|listing| {
                 // To the end, where the checksum of what was compressed stands.
                 if listing.keys.len() < most {
                     std::io::copy(&mut stream.stream, &mut std::io::sink()).map_err(|error| read_error(&error))?;
@@ -112,11 +112,16 @@ pub fn scan(file: &Plain, compression: Compression, most: usize, pulse: Pulse<'_
     listing.map_err(|error| error.in_file(file.path()))
 }
 
-fn list(source: &mut impl Source, most: usize, pulse: Pulse<'_>) -> Result<Listing> {
-    let mut listing = Listing { offsets: vec![0], ..Listing::default() };
+/// Whether what begins at an offset is a single sample, and the archive ends behind it.
+pub(super) fn is_last(file: &Plain, start: u64) -> bool {
+    list(&mut Windows::new(file), start, 2, &mut |_| Ok(())).is_ok_and(|listing| listing.keys.len() == 1)
+}
+
+fn list(source: &mut impl Source, start: u64, most: usize, pulse: Pulse<'_>) -> Result<Listing> {
+    let mut listing = Listing { offsets: vec![start], ..Listing::default() };
     let mut begins: HashMap<String, u64> = HashMap::new();
     let mut extensions: Vec<String> = Vec::new();
-    let (mut at, mut members) = (0, 0u64);
+    let (mut at, mut members) = (start, 0u64);
     loop {
         let current = (listing.keys.len() as u64).saturating_sub(1);
         let place = |error: Error| error.in_record(current);

@@ -85,7 +85,7 @@ class Example:
                     examples.append(cls.from_csv_row(row, **given))
                 except IgnoreExample:
                     continue
-                except (ValueError, LookupError) as error:
+                except (ValueError, LookupError, TypeError) as error:
                     where = f"{filepath}, line {reader.line_num}"
                     raise SchemaError(f"{type(error).__name__}: {error}", where) from error
         return examples
@@ -102,8 +102,8 @@ class Example:
         return list(cls.get_tfrecordable_ordered_dict())
 
     @classmethod
-    def schema(cls) -> Schema:
-        """What the records hold, for `ps.load`: arrays are flat; those that are no vectors have a shape beside them."""
+    def _schema(cls) -> Schema:
+        """What the records hold: arrays are flat; those that are no vectors have a shape beside them."""
         types = cls.get_tfrecordable_ordered_dict()
         if not types:
             hint = "Decorate it with @tfrecordable"
@@ -111,28 +111,31 @@ class Example:
         shape = field.Field(dtype="int64", shape=(None,), default=[])
         return Schema({**types, **{name + SHAPE: shape for name, dtype in types.items() if dtype.shape}})
 
-    def to_dict(self) -> dict[str, Any]:
-        """What is stored."""
+    def _stored(self) -> dict[str, Any]:
+        """What is stored, as plain values: as pandas, argmax and files of NumPy give them, they have 8 bytes."""
         stored: dict[str, Any] = {}
         for name, dtype in self.get_tfrecordable_ordered_dict().items():
             value = getattr(self, name)
             if value is None:
                 raise SchemaError("expected a value, got None", f"{type(self).__name__}.{name}", "Set it in load()")
-            if isinstance(value, np.generic):  # as pandas and argmax give them: 8 bytes, of what fits into 4
-                value = value.item()
-            if dtype.dtype == "bool" and isinstance(value, int) and value in (0, 1):
-                value = bool(value)
-            array = np.asarray(value) if dtype.shape else None
-            if array is not None and array.ndim != 1 and not isinstance(value, (str, bytes)):
-                stored[name + SHAPE] = np.array(array.shape, np.int64)
+            if dtype.shape and not isinstance(value, (str, bytes)):
+                array = np.asarray(value)
+                if array.ndim != 1:
+                    stored[name + SHAPE] = np.array(array.shape, np.int64)
                 value = array.reshape(-1) if isinstance(value, np.ndarray) else array.reshape(-1).tolist()
+            elif isinstance(value, (np.generic, np.ndarray)) and not value.ndim:
+                value = value.item()
+            if isinstance(value, int) and dtype.dtype == "float32":
+                value = float(value)
+            if isinstance(value, int) and dtype.dtype == "bool" and value in (0, 1):
+                value = bool(value)
             stored[name] = value
         return stored
 
     def serialize_to_string(self) -> bytes:
         """The record: a serialized tf.Example."""
         try:
-            return Codec(self.schema()).encode_example(self.to_dict(), type(self).__name__)
+            return Codec(self._schema()).encode_example(self._stored(), type(self).__name__)
         except SchemaError as error:
             raise TypeError(str(error)) from None
 
@@ -145,4 +148,4 @@ class Example:
         """The tensors of a record, in the order of declaration."""
         from .reading import parse  # which takes TensorFlow
 
-        return parse(serialized_examples, cls.schema())
+        return parse(serialized_examples, cls._schema())

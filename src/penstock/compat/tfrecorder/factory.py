@@ -6,9 +6,12 @@ import inspect
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
 
 from ...errors import SchemaError
 from ...storage import Paths, numbered_files, path_list
@@ -18,6 +21,7 @@ from .reading import parse, schema_of
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 Examples = Sequence[Example]
+PARSE = "parse_from_string"
 
 # What its documents and its other functions call the same thing.
 SPELLINGS = {
@@ -35,7 +39,10 @@ def _any_spelling(function: Call) -> Call:
     @wraps(function)
     def call(*values: Any, **options: Any) -> Any:
         if inspect.Parameter.VAR_KEYWORD in kinds:
-            options |= dict(zip(OPTIONS, values[places:], strict=False))
+            last = dict(zip(OPTIONS, values[places:], strict=False))
+            if len(values) > places + len(OPTIONS) or last.keys() & options.keys():
+                raise TypeError(f"expected each argument once, got more - at {function.__name__}")
+            options |= last
             values = values[:places]
         for spelling in [name for name in SPELLINGS if name in options]:
             if SPELLINGS[spelling] in options:
@@ -87,6 +94,7 @@ def generate_and_save_tfrecords_files_for_train_eval_test_examples_files(
     **options: Any,
 ) -> dict[str, int]:
     """Each of the CSV files into its folder: train, eval, test."""
+    _check_test(save_directory_path, test_examples_filepath)
     files = {"train": train_examples_filepath, "eval": eval_examples_filepath, "test": test_examples_filepath}
     generate = generate_and_save_tfrecords_files_for_examples_files_dict
     return generate(save_directory_path, example_class, files, **options)
@@ -108,10 +116,7 @@ def generate_and_save_train_eval_test_tfrecords_files_for_examples(
         random.Random(examples_shuffle_seed).shuffle(shuffled)
     train, evaluation, test = split_examples_list(shuffled, examples_train_eval_test_ratio)
     parts = {"train": train, "eval": evaluation} | ({"test": test} if test else {})
-    before = os.path.join(save_directory_path, "test")
-    if not test and os.path.exists(before):
-        hint = "Its examples may be in train now: take it away first"
-        raise SchemaError("expected no folder for test, which has no examples, got one of an earlier run", before, hint)
+    _check_test(save_directory_path, test)
     return generate_and_save_tfrecords_files_for_examples_dict(save_directory_path, parts, **options)
 
 
@@ -153,7 +158,10 @@ def generate_dataset(
     files = files.shuffle(len(paths), seed) if buffer else files
     records = files.flat_map(tf.data.TFRecordDataset)
     records = records.shuffle(buffer, seed) if buffer else records
-    return records.map(lambda record: parse(record, schema), num_parallel_calls=dataset_fetching_num_threads)
+    parser: Callable[[Any], Any] = partial(parse, schema=schema)
+    if example_class is not None and inspect.getattr_static(example_class, PARSE) is not vars(Example)[PARSE]:
+        parser = example_class.parse_from_string  # one of its own
+    return records.map(parser, num_parallel_calls=dataset_fetching_num_threads)
 
 
 def get_tfrecord_filepaths(dirpath: Any) -> list[str]:
@@ -169,16 +177,24 @@ def get_examples_list_filepaths(dirpath: Any) -> str:
 def split_examples_list(examples: Examples, examples_train_eval_test_ratio: Any) -> tuple[Any, Any, Any]:
     """Three parts by ratios, train, eval and test; without a third ratio, and where nothing is left for it, two."""
     asked = examples_train_eval_test_ratio
-    ratios = list(asked) if isinstance(asked, (list, tuple)) else [asked]
-    if len(ratios) == 1 and isinstance(ratios[0], (int, float)):
+    ratios = list(asked) if isinstance(asked, (list, tuple, np.ndarray)) else [asked]
+    if len(ratios) == 1 and isinstance(ratios[0], Real):
         ratios = [*ratios, 1 - ratios[0]]
-    numbers = all(isinstance(ratio, (int, float)) and ratio >= 0 for ratio in ratios)
-    if len(ratios) not in (2, 3) or not numbers or not abs(sum(ratios) - 1) < 1e-9:
+    numbers = all(isinstance(ratio, Real) and float(ratio) >= 0 for ratio in ratios)
+    if len(ratios) not in (2, 3) or not numbers or not abs(sum(ratios) - 1) < 1e-6:
         expected = "expected one ratio up to 1, or two or three that sum to 1, for train, eval and test"
         raise SchemaError(f"{expected}, got {asked!r}", "examples_train_eval_test_ratio")
     first = int(len(examples) * ratios[0])
     second = first + int(len(examples) * ratios[1]) if len(ratios) == 3 else len(examples)
-    return examples[:first], examples[first:second], examples[second:] or None
+    return examples[:first], examples[first:second], examples[second:] if len(examples) > second else None
+
+
+def _check_test(root: Any, test: Any) -> None:
+    """That no folder of an earlier run is taken for a part of this one, which has no examples for it."""
+    before = os.path.join(root, "test")
+    if not test and os.path.exists(before):
+        hint = "Its examples may be in train now: take it away first"
+        raise SchemaError("expected no folder for test, which has no examples, got one of an earlier run", before, hint)
 
 
 def _listed(kind: type[Example], path: Any, options: Mapping[str, Any]) -> list[Example]:

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from configparser import ConfigParser
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,10 +50,14 @@ class Noted(ReadyToSplit):
     __slots__ = ()
     given: Noting
 
-    def split(self) -> Sequence[Example]:
-        """With its options."""
+    @property
+    def key(self) -> None:
+        """None: what an example has under that name is its own affair."""
+
+    def split(self) -> list[dict[str, Any]]:
+        """What is stored for it, with its options."""
         row = self.example.to_csv_row() if self.given.logged else ()
-        pieces = list(super().split())
+        pieces = [piece._stored() for piece in super().split()]
         with open(self.given.notes / str(os.getpid()), "a", newline="", encoding="utf-8") as file:
             csv.writer(file).writerow([self.given.number, *row])
         return pieces
@@ -83,7 +87,7 @@ def save(root: Path, parts: Mapping[str, Iterable[Example]], options: Mapping[st
             got = [given[type(example)] for example in examples]
             noting = [Noting(each["load"], each["split"], at, notes, logged) for at, each in enumerate(got)]
             noted[name] = list(map(Noted, examples, noting))
-        _write(root, noted, Schema({n: f for kind in kinds for n, f in kind.schema().items()}), int(size))
+        _write(root, noted, Schema({n: f for kind in kinds for n, f in kind._schema().items()}), int(size))
         for name, examples in lists.items():
             rows = _rows(Path(scratch, name or "root"))
             if len(rows) < len(examples):
