@@ -72,6 +72,12 @@ def test_a_dry_run_writes_nothing(rows: Path, capsys: pytest.CaptureFixture[str]
     assert main(["build", "rows.csv", "out", "--dry-run", "--json"]) == 0
     assert answer(capsys)["splits"] == {"train": {"examples": 200, "shards": 1}}
     assert not Path("out").exists()
+    assert main(["build", "rows.csv", "out", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["build", "rows.csv", "out", "--dry-run"]) == 0
+    assert "out holds a dataset: it is brought up to date" in capsys.readouterr().out
+    assert main(["build", "rows.csv", "out", "--dry-run", "--overwrite"]) == 0
+    assert "holds a dataset" not in capsys.readouterr().out
 
 
 def test_quiet_says_nothing(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:

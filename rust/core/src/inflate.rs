@@ -200,6 +200,9 @@ impl<R: Read> FrameStream<R> {
     }
 }
 
+/// What is said of compressed data without its end: what comes before it is what it was.
+pub(crate) const TRUNCATED: &str = "expected more compressed data, got the end of the file: it is truncated";
+
 /// A read that failed: broken compression is corruption, anything else is the system's word.
 pub(crate) fn read_error(error: &std::io::Error) -> Error {
     use std::io::ErrorKind::{InvalidData, InvalidInput, QuotaExceeded, UnexpectedEof};
@@ -207,7 +210,7 @@ pub(crate) fn read_error(error: &std::io::Error) -> Error {
         InvalidData | InvalidInput => {
             Error::corrupt(format!("expected a compressed stream, got broken bytes ({error})"))
         }
-        UnexpectedEof => Error::corrupt("expected more compressed data, got the end of the file: it is truncated"),
+        UnexpectedEof => Error::corrupt(TRUNCATED),
         QuotaExceeded if error.raw_os_error().is_none() => {
             let limit = XZ_MEMORY >> 10;
             Error::corrupt(format!(

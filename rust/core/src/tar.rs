@@ -17,7 +17,7 @@ use crate::error::{Error, Kind, Result};
 use crate::file::{Plain, Pulse};
 use crate::frames::Frames;
 use crate::index::Index;
-use crate::inflate::{read_error, Compression};
+use crate::inflate::{read_error, Compression, TRUNCATED};
 use crate::opened::Extent;
 use crate::salvage::{Gap, Report};
 use crate::shard::{self, Sidecar, MAX_INFLATED};
@@ -224,13 +224,18 @@ pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pul
         })?,
     };
     let end = listing.offsets.last().copied().unwrap_or(0);
+    let left = match &damage {
+        Some(error) if error.message() == TRUNCATED => beginning(file, compression, end)?,
+        _ => Vec::new(),
+    };
     let shard = shard::Shard::with_offsets(Plain::open(file.path())?, compression, listing.offsets);
     let (mut raw, mut made) = (Vec::new(), Made::default());
     for record in 0..shard.len() {
         let begin = shard.offsets()[record];
         pulse(begin)?;
         made.clear();
-        let bytes = match shard.frames(record..record + 1, &mut raw) {
+        let own = begin as usize..shard.offsets()[record + 1] as usize;
+        let bytes = match left.get(own).map_or_else(|| shard.frames(record..record + 1, &mut raw), Ok) {
             Ok(bytes) => bytes,
             // Samples of a compressed archive are read by what holds for all of it: its checksum is wrong, say.
             Err(error) if error.kind() == Kind::Corrupt => {

@@ -17,6 +17,7 @@ from ..build.run import build as build_dataset
 from ..errors import ExampleError
 from ..image import Image
 from ..info import Info
+from ..manifest import MANIFEST
 from ..recipes import RECIPES
 from ..records.formats import Format
 from ..schema import Schema
@@ -120,7 +121,11 @@ def build(source: str, places: tuple[str, ...], **options: Any) -> int:
         said["on_error"] = Quarantine(retry=True)
     said["format"] = asked.formats
     if options["dry_run"]:
-        return _show_plan(preview(examples, **said), as_json=options["as_json"])
+        code = _show_plan(preview(examples, **said), as_json=options["as_json"])
+        if loud and not options["overwrite"] and os.path.exists(os.path.join(path, MANIFEST)):
+            there = f"{path} holds a dataset: it is brought up to date, if it is of the same examples, else --overwrite"
+            console().print(f"[dim]{escape(there)} builds it anew[/dim]", soft_wrap=True)
+        return code
     told = _given(options, "name", "description", "citation")
     said["info"] = Info(**told).over(asked.info) if told or asked.info != Info() else None
     said["overwrite"] = options["overwrite"]

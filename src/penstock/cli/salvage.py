@@ -64,9 +64,8 @@ def salvage(file: str, out: str, compression: str | None, overwrite: bool, as_js
     else:
         screen = console()
         saved = f"{counted(report.records, 'record')}, {size_text(report.record_bytes)}"
-        screen.print(
-            f"{out}: {saved}; {'nothing' if report.whole else size_text(lost)} lost", markup=False, soft_wrap=True
-        )
+        told = "nothing" if report.whole else size_text(lost) if lost else "what comes after them"
+        screen.print(f"{out}: {saved}; {told} lost", markup=False, soft_wrap=True)
         if not report.whole:
             print_gaps([report])
     return WELL if report.whole else DAMAGED

@@ -80,7 +80,7 @@ def _print_line(checked: Checked) -> None:
     word = "[green]whole[/green]  " if report.whole else "[bold red]damaged[/bold red]"
     held = f"{counted(report.records, 'record')}, {size_text(report.record_bytes)} of data"
     lost = sum(gap.bytes for gap in report.gaps)
-    count = f"{len(report.gaps)} gap{'s' * (len(report.gaps) != 1)} of {size_text(lost)}"
+    count = f"{len(report.gaps)} gap{'s' * (len(report.gaps) != 1)}" + (f" of {size_text(lost)}" if lost else "")
     screen.print(f"{word}  {escape(report.path)}  {held}{'' if report.whole else ', ' + count}", soft_wrap=True)
     for problem in checked.problems:
         screen.print(f"         [bold red]not as it was built[/bold red]  {escape(problem)}", soft_wrap=True)

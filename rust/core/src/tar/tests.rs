@@ -126,6 +126,31 @@ fn compressed_archives_are_told_by_their_content() {
 }
 
 #[test]
+fn salvage_of_compressed_archives_gives_what_comes_before_their_end() {
+    use std::io::Write;
+    let noise =
+        |seed: u32| (0..40_000u32).map(|n| (n.wrapping_mul(2_654_435_761 ^ seed) >> 13) as u8).collect::<Vec<_>>();
+    let members = (0..9).map(|n| file(&format!("{n}.bin"), &noise(n))).collect::<Vec<_>>();
+    let bytes = archive(&members);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&bytes).unwrap();
+    let (folder, mut kept) = (tempfile::tempdir().unwrap(), Vec::new());
+    for packed in [gzip.finish().unwrap(), zstd::bulk::compress(&bytes, 1).unwrap()] {
+        let path = folder.path().join("a.tar.gz");
+        std::fs::write(&path, &packed[..packed.len() * 2 / 3]).unwrap();
+        let mut records = 0;
+        let mut keep = |_: u64, _: &[u8]| {
+            records += 1;
+            Ok(())
+        };
+        let report = salvage(&Plain::open(&path).unwrap(), &mut keep, &mut |_| Ok(())).unwrap();
+        assert_eq!((report.records, report.gaps.len()), (records, 1));
+        kept.push(records);
+    }
+    assert!(kept.iter().all(|count| (3..9).contains(count)), "{kept:?}");
+}
+
+#[test]
 fn long_names_of_both_kinds() {
     let long = format!("{}/a.txt", "d".repeat(300));
     let pax = |line: &str| {

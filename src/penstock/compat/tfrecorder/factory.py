@@ -6,10 +6,10 @@ import inspect
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial, wraps
+from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -18,48 +18,19 @@ from ...storage import Paths, numbered_files, path_list
 from .example import Example
 from .folder import FILES, LOG, OPTIONS, SHUFFLES, save, write_config
 from .reading import parse, schema_of
+from .spelling import any_spelling
 
-Call = TypeVar("Call", bound=Callable[..., Any])
 Examples = Sequence[Example]
 PARSE = "parse_from_string"
 
-# What its documents and its other functions call the same thing.
-SPELLINGS = {
-    "examples_class": "example_class",
-    "examples_list_filepath": "examples_filepath",
-    "examples_tfrecords_files_max_size_in_bytes": "examples_tfrecord_file_max_size_in_bytes",
-}
 
-
-def _any_spelling(function: Call) -> Call:
-    """The function, which takes each parameter under any of its names; one that writes takes two more at the end."""
-    kinds = [each.kind for each in inspect.signature(function).parameters.values()]
-    places = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-    @wraps(function)
-    def call(*values: Any, **options: Any) -> Any:
-        if inspect.Parameter.VAR_KEYWORD in kinds:
-            last = dict(zip(OPTIONS, values[places:], strict=False))
-            if len(values) > places + len(OPTIONS) or last.keys() & options.keys():
-                raise TypeError(f"expected each argument once, got more - at {function.__name__}")
-            options |= last
-            values = values[:places]
-        for spelling in [name for name in SPELLINGS if name in options]:
-            if SPELLINGS[spelling] in options:
-                raise TypeError(f"expected {SPELLINGS[spelling]} or {spelling}, got both - at {function.__name__}")
-            options[SPELLINGS[spelling]] = options.pop(spelling)
-        return function(*values, **options)
-
-    return call  # type: ignore[return-value]
-
-
-@_any_spelling
+@any_spelling
 def generate_and_save_tfrecords_files_for_examples(save_directory_path: Any, examples: Examples, **options: Any) -> int:
     """Examples into one folder; how many of them, without those that wished to be left out."""
     return save(Path(save_directory_path), {"": examples}, options)[""]
 
 
-@_any_spelling
+@any_spelling
 def generate_and_save_tfrecords_files_for_examples_file(
     save_directory_path: Any, example_class: type[Example], examples_filepath: Any, **options: Any
 ) -> int:
@@ -67,7 +38,7 @@ def generate_and_save_tfrecords_files_for_examples_file(
     return save(Path(save_directory_path), {"": _listed(example_class, examples_filepath, options)}, options)[""]
 
 
-@_any_spelling
+@any_spelling
 def generate_and_save_tfrecords_files_for_examples_dict(
     save_directory_path: Any, examples_dict: Mapping[str, Examples], **options: Any
 ) -> dict[str, int]:
@@ -75,7 +46,7 @@ def generate_and_save_tfrecords_files_for_examples_dict(
     return save(Path(save_directory_path), examples_dict, options)
 
 
-@_any_spelling
+@any_spelling
 def generate_and_save_tfrecords_files_for_examples_files_dict(
     save_directory_path: Any, example_class: type[Example], examples_filepaths_dict: Mapping[str, Any], **options: Any
 ) -> dict[str, int]:
@@ -84,7 +55,7 @@ def generate_and_save_tfrecords_files_for_examples_files_dict(
     return generate_and_save_tfrecords_files_for_examples_dict(save_directory_path, parts, **options)
 
 
-@_any_spelling
+@any_spelling
 def generate_and_save_tfrecords_files_for_train_eval_test_examples_files(
     save_directory_path: Any,
     example_class: type[Example],
@@ -100,7 +71,7 @@ def generate_and_save_tfrecords_files_for_train_eval_test_examples_files(
     return generate(save_directory_path, example_class, files, **options)
 
 
-@_any_spelling
+@any_spelling
 def generate_and_save_train_eval_test_tfrecords_files_for_examples(
     save_directory_path: Any,
     examples: Examples,
@@ -120,7 +91,7 @@ def generate_and_save_train_eval_test_tfrecords_files_for_examples(
     return generate_and_save_tfrecords_files_for_examples_dict(save_directory_path, parts, **options)
 
 
-@_any_spelling
+@any_spelling
 def generate_and_save_train_eval_test_tfrecords_files(
     save_directory_path: Any,
     example_class: type[Example],
@@ -137,7 +108,7 @@ def generate_and_save_train_eval_test_tfrecords_files(
     return counts
 
 
-@_any_spelling
+@any_spelling
 def generate_dataset(
     tfrecords_filepaths: Paths,
     example_class: type[Example] | None = None,
