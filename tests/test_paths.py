@@ -164,3 +164,18 @@ def test_fields_that_are_padded_are_there(tmp_path: Path) -> None:
         next(iter(train.batch(4, pad={"token": 0})))
     with pytest.raises(ps.SchemaError, match="expected a number to pad with, got 'x'"):
         next(iter(train.batch(4, pad="x")))
+
+
+def test_examples_that_are_names_of_files_and_files_that_are_no_records(tmp_path: Path) -> None:
+    with pytest.raises(ps.ExampleError, match=r"got str. Files are read by csv\(\)"):
+        ps.build(["a.csv", "b.csv"], tmp_path / "data")
+    with pytest.raises(ps.SchemaError, match=r"got others - at .*a.csv$"):
+        ps.build([{"x": 1}], tmp_path / "a.csv")
+    for number in range(7):
+        ps.build([{"x": 1}], tmp_path / "many" / f"d{number}")
+    with pytest.raises(ps.NotFoundError, match=r"Take one: .*/d0, .*/d4 \.\.\.$"):
+        ps.load(tmp_path / "many")
+    iterator = iter(ps.load(tmp_path / "many" / "d0")["train"].batch(1))
+    assert repr(iterator) == "Iteration(epoch 0, after 0 examples)"
+    list(iterator)
+    assert repr(iterator) == "Iteration(epoch 0, at its end)"

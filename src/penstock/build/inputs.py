@@ -230,7 +230,8 @@ def parts_of(example: Any) -> Iterator[dict[str, Any]]:
         for part in example.split() if hasattr(example, "split") else (example,):
             yield dict(part if isinstance(part, Mapping) else part.to_dict())
     else:
-        raise SchemaError(f"expected an example as a dict or an Example, got {type(example).__name__}")
+        hint = "Files are read by csv(), jsonl(), tar() and others" if isinstance(example, (str, os.PathLike)) else ""
+        raise SchemaError(f"expected an example as a dict or an Example, got {type(example).__name__}", "", hint)
 
 
 def all_parts(example: Any) -> list[dict[str, Any]]:

@@ -30,7 +30,8 @@ from .report import Built, Meter
 
 SUFFIXES = dict.fromkeys((".record", ".tfr", ".tfrec", ".tfrecord", ".tfrecords"), "tfrecord")
 SUFFIXES[".array_record"] = "array_record"
-OTHERS = (".gz", ".tgz", ".zst", ".zip", ".xz", ".bz2", ".tar", ".csv", ".json", ".jsonl", ".parquet", ".npz", ".h5")
+PACKED = (".gz", ".tgz", ".zst", ".zip", ".xz", ".bz2")
+OTHERS = (*PACKED, ".tar", ".csv", ".json", ".jsonl", ".parquet", ".npz", ".h5")
 HIDDEN, DATA = ".build", "data"
 PLACING = "placing"  # is in the folder from when files begin to get their names: then they are those of this build
 PARTS = 64  # that are built at first: what a build that was cut off does not do again
@@ -42,7 +43,8 @@ def names_file(path: str | Path) -> bool:
     if suffix not in SUFFIXES:
         if is_numbered(path) or SPLIT in str(path) or (suffix in OTHERS and not folder and not is_url(path)):
             expected = f"expected a folder, or names of files that end in {', '.join(SUFFIXES)}"
-            raise SchemaError(f"{expected}, got others", str(path), "compression= says how they are compressed")
+            hint = "compression= says how they are compressed" if suffix in PACKED else ""
+            raise SchemaError(f"{expected}, got others", str(path), hint)
         return False
     if set(os.path.basename(path)) & set("*?") and not os.path.exists(path):
         hint = f"Number them: {re.sub('[*?]+', '{000..}', str(path), count=1)}"

@@ -132,7 +132,7 @@ def _problems(path: str, entry: ShardEntry, report: Report) -> list[str]:
     for what, expected, got in (
         ("bytes", entry.bytes, os.path.getsize(path)),
         ("records", entry.records, report.records),
-        ("as its CRC-32C", entry.crc32c, checksum(Path(path))),
+        ("as its CRC-32C", f"{entry.crc32c:#010x}", f"{checksum(Path(path)):#010x}"),
     ):
         if expected != got:
             problems.append(f"the manifest says {expected} {what}, the shard has {got}")

@@ -29,6 +29,7 @@ from .opening import Opened
 from .shard_files import ShardFile, ShardFiles
 
 _MOST_NAMED = 5  # datasets, where there are some below a folder that is none
+_MOST_LOOKED_AT = 100
 
 
 def record_formats(folder: PathLike) -> list[str | None]:
@@ -39,9 +40,10 @@ def record_formats(folder: PathLike) -> list[str | None]:
 def record_files(path: PathLike, format: str | None = None) -> list[str]:
     """The record files that a path names, or that are in a folder."""
     if os.path.isdir(path) and not any(format_named(name) for name in os.listdir(path)):
-        inside = ", ".join(map(str, _datasets_below(Path(path))))
+        inside = list(map(str, _datasets_below(Path(path))))
         if inside:
-            raise NotFoundError(f"expected a dataset, got a folder of them - at {path}. Take one: {inside}")
+            named = ", ".join(inside[:_MOST_NAMED]) + (" ..." if len(inside) > _MOST_NAMED else "")
+            raise NotFoundError(f"expected a dataset, got a folder of them - at {path}. Take one: {named}")
         raise NotFoundError(f"expected a dataset, or files (.tfrecord, .array_record, .tar), got neither - at {path}")
     files = files_of(path, format)
     for file in files:
@@ -84,8 +86,8 @@ def _datasets_below(folder: Path) -> list[Path]:
     found: list[Path] = []
     for depth in range(1, 4):
         for beside in (MANIFEST, INFO, MAPPING):
-            found += [path.parent for path in itertools.islice(folder.glob("*/" * depth + beside), _MOST_NAMED)]
-    return sorted(set(found))[:_MOST_NAMED]
+            found += [path.parent for path in itertools.islice(folder.glob("*/" * depth + beside), _MOST_LOOKED_AT)]
+    return sorted(set(found))
 
 
 # Indexes of files that came without one

@@ -79,6 +79,10 @@ class Iteration:
             raise
         return item
 
+    def __repr__(self) -> str:
+        place = "at its end" if self._ended else f"after {self._mark[0]} examples"
+        return f"Iteration(epoch {self._run.position.epoch}, {place})"
+
     def state(self) -> dict[str, Any]:
         """Where it is, in a small dict of plain values: `loader.resume(state)` goes on with the next item."""
         run = self._run
