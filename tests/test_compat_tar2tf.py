@@ -255,7 +255,14 @@ def test_the_same_order_each_epoch_if_that_is_asked_for(ais_dataset: AisDataset)
 
 def test_floats_are_those_of_a_tf_example(ais_dataset: AisDataset, tmp_path: Path) -> None:
     def example(record: dict[str, Any]) -> dict[str, Any]:
-        return {"score": 0.5, "scores": [0.5, 1.5], "array": np.full(2, 0.25), "label": int(record["cls"])}
+        rows = [[1], [2, 3]]
+        return {
+            "score": 0.5,
+            "scores": [0.5, 1.5],
+            "array": np.full(2, 0.25),
+            "rows": rows,
+            "label": int(record["cls"]),
+        }
 
     path = tmp_path / "out"
     ais_dataset.load_from_tar("train-0.tar.gz", path, example, record_to_pair=default_record_to_pair)

@@ -686,22 +686,22 @@ class Free(Example):
     """A class with names that mean something to a build, and nothing to TFRecorder."""
 
     def __init__(self, number: Any, array: Any = ()) -> None:
-        self.number, self.array = number, array
+        self._schema, self._stored = number, array  # as fields stand behind their properties
         self.key = "the same for all"
 
     @tfrecordable(dtype=Example.Field.TYPE_FLOAT)
     def schema(self) -> Any:
-        return self.number
+        return self._schema
 
     @tfrecordable(dtype=Example.Field.TYPE_ARRAY_FLOAT32)
-    def data(self) -> Any:
-        return self.array
+    def stored(self) -> Any:
+        return self._stored
 
     def to_dict(self) -> dict[str, Any]:
         return {"schema": 99}
 
     def to_csv_row(self) -> list[Any]:
-        return [self.number]
+        return [self._schema]
 
 
 def test_names_of_ones_own_are_ones_own(tmp_path: Path) -> None:
@@ -709,6 +709,7 @@ def test_names_of_ones_own_are_ones_own(tmp_path: Path) -> None:
     assert save(tmp_path / "saved", [Free(1), Free(2)]) == 2
     found = tuples(tf_factory.generate_dataset(tf_factory.get_tfrecord_filepaths(tmp_path / "saved"), Free))
     assert [number for number, _ in found] == [1, 2]
+    assert float(Free.parse_from_string(Free(3).serialize_to_string())[0]) == 3
 
 
 def test_numbers_of_numpy_in_lists_and_files_and_large_ones(tmp_path: Path) -> None:

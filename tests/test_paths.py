@@ -114,6 +114,9 @@ def test_datasets_keep_their_schema_in_a_list_and_as_a_source(tmp_path: Path) ->
     assert (both.schema, len(both["train"])) == (known, 8)
     assert ps.tfrecords(tmp_path / "one")["train"].schema == known
     assert ps.convert([tmp_path / "one"], tmp_path / "three").schema == known
+    with ps.TFRecordWriter(tmp_path / "one" / "foreign.tfrecord") as writer:  # beside shards, and none of them
+        writer.write_examples(ps.Codec({"name": "str"}), [{"name": "x"}])
+    assert list(ps.load(tmp_path / "one" / "foreign.tfrecord").schema) == ["name"]
     ps.build([{"price": 1}], tmp_path / "other")
     with pytest.raises(ps.SchemaError, match="expected datasets of one schema, got others"):
         ps.load([tmp_path / "one", tmp_path / "other"])

@@ -29,6 +29,7 @@ from ..records.index import sidecar_path
 from ..records.schema_file import schema_path
 from ..sources.tar import tar
 from ..storage import is_url
+from ..values import map_nested
 
 SIZE = (224, 224)
 
@@ -170,12 +171,11 @@ def _is_complete(record: Record) -> bool:
     return not missing
 
 
-def _plain(example: Any) -> Any:
-    """A dict whose floats are those that tf.Example has, of 4 bytes; anything else as it is."""
-    if not isinstance(example, Mapping):
-        return example
-    floats = {name for name, value in example.items() if np.asarray(value).dtype == np.float64}
-    return {name: np.float32(value) if name in floats else value for name, value in example.items()}
+def _plain(value: Any) -> Any:
+    """Floats, in a dict too, as those that tf.Example has: of 4 bytes. Anything else as it is."""
+    if isinstance(value, Mapping):
+        return {name: map_nested(_plain, each, list) for name, each in value.items()}
+    return np.float32(value) if isinstance(value, float) or getattr(value, "dtype", None) == np.float64 else value
 
 
 def _pair(function: Callable[[dict[str, Any]], Any], record: dict[str, Any]) -> tuple[Any, Any]:

@@ -56,13 +56,14 @@ def open_dataset(
     if format not in (None, *READABLE):
         expected = ", ".join(f'"{known}"' for known in READABLE)
         raise SchemaError(f"expected one of the formats {expected}, or None to find it out, got {format!r}", "load")
-    if is_tfds_name(path):
-        path = find_dataset(str(path), data_dir)
-    elif data_dir is not None:
-        raise SchemaError('expected data_dir with a name such as "tfds:mnist", got it with a path', "load")
     paths = path_list(path)
     if len(paths) == 1:
         path = paths[0]
+    if is_tfds_name(path):
+        path = find_dataset(str(path), data_dir)
+        paths = [str(path)]
+    elif data_dir is not None:
+        raise SchemaError('expected data_dir with a name such as "tfds:mnist", got it with a path', "load")
     remote = any(map(is_url, paths))
     if cache_bytes is not None and not remote:
         raise SchemaError("expected cache_bytes with a URL, got it with a path", "load")

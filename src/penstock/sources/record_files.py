@@ -251,8 +251,15 @@ def split_name(path: str) -> str:
 
 def _schema_of_datasets(files: Sequence[str]) -> Schema | None:
     """What the manifests of the datasets say whose shards some files are."""
-    folders = [Path(folder) for folder in dict.fromkeys(map(os.path.dirname, files))]
-    found = {folder: read_manifest(folder).schema for folder in folders if (folder / MANIFEST).is_file()}
+    named: dict[Path, set[str]] = {}
+    for path in map(Path, files):
+        named.setdefault(path.parent, set()).add(path.name)
+    found: dict[Path, Schema] = {}
+    for folder, names in named.items():
+        if (folder / MANIFEST).is_file():
+            manifest = read_manifest(folder)
+            if any(shard.file in names for shard in manifest.shards()):
+                found[folder] = manifest.schema
     if any(schema != next(iter(found.values())) for schema in found.values()):
         raise SchemaError("expected datasets of one schema, got others", str(list(found)[-1]), "Read them apart")
     return next(iter(found.values()), None)

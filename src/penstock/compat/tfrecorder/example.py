@@ -101,41 +101,10 @@ class Example:
         """The names of what is stored."""
         return list(cls.get_tfrecordable_ordered_dict())
 
-    @classmethod
-    def _schema(cls) -> Schema:
-        """What the records hold: arrays are flat; those that are no vectors have a shape beside them."""
-        types = cls.get_tfrecordable_ordered_dict()
-        if not types:
-            hint = "Decorate it with @tfrecordable"
-            raise SchemaError("expected something to store, got nothing", cls.__name__, hint)
-        shape = field.Field(dtype="int64", shape=(None,), default=[])
-        return Schema({**types, **{name + SHAPE: shape for name, dtype in types.items() if dtype.shape}})
-
-    def _stored(self) -> dict[str, Any]:
-        """What is stored, as plain values: as pandas, argmax and files of NumPy give them, they have 8 bytes."""
-        stored: dict[str, Any] = {}
-        for name, dtype in self.get_tfrecordable_ordered_dict().items():
-            value = getattr(self, name)
-            if value is None:
-                raise SchemaError("expected a value, got None", f"{type(self).__name__}.{name}", "Set it in load()")
-            if dtype.shape and not isinstance(value, (str, bytes)):
-                array = np.asarray(value)
-                if array.ndim != 1:
-                    stored[name + SHAPE] = np.array(array.shape, np.int64)
-                value = array.reshape(-1) if isinstance(value, np.ndarray) else array.reshape(-1).tolist()
-            elif isinstance(value, (np.generic, np.ndarray)) and not value.ndim:
-                value = value.item()
-            if isinstance(value, int) and dtype.dtype == "float32":
-                value = float(value)
-            if isinstance(value, int) and dtype.dtype == "bool" and value in (0, 1):
-                value = bool(value)
-            stored[name] = value
-        return stored
-
     def serialize_to_string(self) -> bytes:
         """The record: a serialized tf.Example."""
         try:
-            return Codec(self._schema()).encode_example(self._stored(), type(self).__name__)
+            return Codec(stored_schema(type(self))).encode_example(stored(self), type(self).__name__)
         except SchemaError as error:
             raise TypeError(str(error)) from None
 
@@ -148,4 +117,39 @@ class Example:
         """The tensors of a record, in the order of declaration."""
         from .reading import parse  # which takes TensorFlow
 
-        return parse(serialized_examples, cls._schema())
+        return parse(serialized_examples, stored_schema(cls))
+
+
+# Functions, and no methods: whatever else an example has, under whatever name, is its own affair.
+
+
+def stored_schema(kind: type[Example]) -> Schema:
+    """What the records of a class hold: arrays are flat; those that are no vectors have a shape beside them."""
+    types = kind.get_tfrecordable_ordered_dict()
+    if not types:
+        hint = "Decorate it with @tfrecordable"
+        raise SchemaError("expected something to store, got nothing", kind.__name__, hint)
+    shape = field.Field(dtype="int64", shape=(None,), default=[])
+    return Schema({**types, **{name + SHAPE: shape for name, dtype in types.items() if dtype.shape}})
+
+
+def stored(example: Example) -> dict[str, Any]:
+    """What is stored, as plain values: as pandas, argmax and files of NumPy give them, they have 8 bytes."""
+    found: dict[str, Any] = {}
+    for name, dtype in example.get_tfrecordable_ordered_dict().items():
+        value = getattr(example, name)
+        if value is None:
+            raise SchemaError("expected a value, got None", f"{type(example).__name__}.{name}", "Set it in load()")
+        if dtype.shape and not isinstance(value, (str, bytes)):
+            array = np.asarray(value)
+            if array.ndim != 1:
+                found[name + SHAPE] = np.array(array.shape, np.int64)
+            value = array.reshape(-1) if isinstance(value, np.ndarray) else array.reshape(-1).tolist()
+        elif isinstance(value, (np.generic, np.ndarray)) and not value.ndim:
+            value = value.item()
+        if isinstance(value, int) and dtype.dtype == "float32":
+            value = float(value)
+        if isinstance(value, int) and dtype.dtype == "bool" and value in (0, 1):
+            value = bool(value)
+        found[name] = value
+    return found

@@ -27,7 +27,7 @@ from ...sources.examples import Options, ReadyToSplit, deal
 from ...sources.record_files import RecordFiles
 from ...splitting import Splits
 from ...storage import SPLIT, publish
-from .example import METHODS, SHAPE, Example
+from .example import METHODS, SHAPE, Example, stored, stored_schema
 
 LOGGER = logging.getLogger(__name__)
 FILES, LOG, CONFIG = "{0..}.tfr", "examples.csv", "tfrecord_files_config.txt"
@@ -57,7 +57,7 @@ class Noted(ReadyToSplit):
     def split(self) -> list[dict[str, Any]]:
         """What is stored for it, with its options."""
         row = self.example.to_csv_row() if self.given.logged else ()
-        pieces = [piece._stored() for piece in super().split()]
+        pieces = list(map(stored, super().split()))
         with open(self.given.notes / str(os.getpid()), "a", newline="", encoding="utf-8") as file:
             csv.writer(file).writerow([self.given.number, *row])
         return pieces
@@ -87,7 +87,7 @@ def save(root: Path, parts: Mapping[str, Iterable[Example]], options: Mapping[st
             got = [given[type(example)] for example in examples]
             noting = [Noting(each["load"], each["split"], at, notes, logged) for at, each in enumerate(got)]
             noted[name] = list(map(Noted, examples, noting))
-        _write(root, noted, Schema({n: f for kind in kinds for n, f in kind._schema().items()}), int(size))
+        _write(root, noted, Schema({n: f for kind in kinds for n, f in stored_schema(kind).items()}), int(size))
         for name, examples in lists.items():
             rows = _rows(Path(scratch, name or "root"))
             if len(rows) < len(examples):

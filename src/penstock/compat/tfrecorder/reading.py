@@ -7,7 +7,7 @@ from typing import Any
 from ...errors import NotFoundError, SchemaError
 from ...records.schema_file import read_schema
 from ...schema import Schema
-from .example import SHAPE, Example
+from .example import SHAPE, Example, stored_schema
 
 
 def schema_of(paths: list[str], kind: type[Example] | None) -> Schema:
@@ -17,7 +17,7 @@ def schema_of(paths: list[str], kind: type[Example] | None) -> Schema:
     except SchemaError:  # of several runs, whose arrays have other dimensions, or whose class has grown since
         if kind is None:
             raise
-        return kind._schema()
+        return stored_schema(kind)
     if kind is not None:
         types = kind.get_tfrecordable_ordered_dict()
         shapes = {name + SHAPE: told[name + SHAPE] for name in types if told and name + SHAPE in told}
