@@ -22,7 +22,7 @@ demo: ## build penstock and take the tour (light: no TensorFlow, no torch)
 	@scripts/need rust
 	@scripts/venv demo
 	@wheel=$$($(PYTHON) scripts/wheel.py $(LOCKED)) && \
-		scripts/uv pip install --quiet --python .venv-demo/bin/python --no-deps --reinstall-package penstock "$$wheel"
+		scripts/uv pip install --quiet --python .venv-demo/bin/python --no-deps --reinstall-package penstock-data "$$wheel"
 	@.venv-demo/bin/python examples/demo.py
 
 test: ## run the quick tests, Rust and Python, against the real peers

@@ -229,4 +229,4 @@ def test_a_fork_has_a_library_of_its_own(store: Store, bucket: str) -> None:
 def test_without_the_package_one_sentence_says_what_to_install() -> None:
     code = "import sys; sys.modules['obstore'] = None; import penstock; penstock.load('s3://bucket/data')"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr
-    assert "MissingDependencyError: Object stores need the package obstore: pip install penstock[stores]" in said
+    assert "MissingDependencyError: Object stores need the package obstore: pip install penstock-data[stores]" in said

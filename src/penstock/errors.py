@@ -111,7 +111,7 @@ class MissingDependencyError(PenstockError, ImportError):
     @classmethod
     def needed(cls, package: str, purpose: str, extra: str) -> MissingDependencyError:
         """The one sentence for it, with the pip line: `purpose` in the plural, as in "bfloat16 fields"."""
-        return cls(f"{purpose} need the package {package}: pip install penstock[{extra}]", name=package)
+        return cls(f"{purpose} need the package {package}: pip install penstock-data[{extra}]", name=package)
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
