@@ -139,9 +139,9 @@ def read_damaged(folder: str, seed: int, damages: int) -> dict[str, Any]:
         path = target + "/p-{000..}." + kind.removeprefix("files.")
         ps.build([{"x": i, "r": [1] * (i % 5)} for i in range(90)], path, shards=3)
     elif kind == "tar":
-        path = target
+        path = target + "/p-{000..}.tar"
         ps.build([{"txt": f"text {i}", "cls": i % 7} for i in range(90)], f"{folder}/records", shards=3)
-        ps.convert(f"{folder}/records", target, format="tar")
+        ps.convert(f"{folder}/records", path)
     else:
         path = target
         rows = [{"x": i, "f": [i / 7] * 3, "t": f"text {i}", "r": [1] * (i % 5), "c": i % 2} for i in range(90)]
