@@ -140,8 +140,7 @@ def open_manifest(
     if chosen not in manifest.formats:
         hint = name_known(chosen, manifest.formats, "formats")
         raise SchemaError(f"expected a dataset in the format {chosen!r}, got none", str(directory), hint)
-    said = {manifest.format: manifest.options["format"], **manifest.options.get("alternatives", {})}
-    ranged = chosen != "tfrecord" or not said[chosen].get("compression")
+    ranged = chosen != "tfrecord" or not manifest.format_options(chosen).get("compression")
     shards = manifest.formats[chosen]
     if cache is None:
         splits = {split: NamedFiles(entries, str(directory)) for split, entries in shards.items()}
