@@ -223,7 +223,7 @@ def _checked_manifest(data: Any) -> Manifest:
         _check_object(data[member], member)
     name, format = _checked(_FILE, data["name"], "name"), data["format"]
     for known in (format, *data["alternatives"]):
-        if known not in FORMATS:
+        if not isinstance(known, str) or known not in FORMATS:
             raise ValueError(f"the format {reprlib.repr(known)}")
     if format in data["alternatives"]:
         raise ValueError(f"the format {format} twice")
@@ -237,6 +237,11 @@ def _checked_manifest(data: Any) -> Manifest:
         _check_object(splits, f"splits of {each}")
         formats[each] = _entries(splits) if version == 1 else _from_columns(name, each, splits, keys)
     splits = formats.pop(format)
+    if not splits:
+        raise ValueError("one without splits")
+    for split, shards in splits.items():
+        if not len(shards):
+            raise ValueError(f"the split {split} without shards")
     shards_of = {split: len(shards) for split, shards in splits.items()}
     if keys is not None and {split: len(column) for split, column in keys.items()} != shards_of:
         raise ValueError("checksums of the keys of other shards")
