@@ -14,10 +14,10 @@ from penstock.records.shard import open_shard
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """All files of a dataset; of the manifest all but when it was made."""
+    """All files of a dataset; of the manifest all but when it was made, and its own checksum."""
     found = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
     manifest = json.loads(found.pop("penstock.json"))
-    del manifest["made"]
+    del manifest["made"], manifest["crc32c"]
     assert not (directory / WORK).exists()
     return found | {"penstock.json": json.dumps(manifest).encode()}
 

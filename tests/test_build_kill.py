@@ -115,7 +115,7 @@ def size_of(path: Path) -> int:
 
 def contents_manifest(directory: Path) -> bytes:
     manifest = json.loads((directory / "penstock.json").read_bytes())
-    del manifest["made"]
+    del manifest["made"], manifest["crc32c"]
     return json.dumps(manifest).encode()
 
 

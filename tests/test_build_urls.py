@@ -48,7 +48,7 @@ def files(place: Path | str) -> dict[str, bytes]:
         store, name = open_store(place)
         found = {entry.name.removeprefix(f"{name}/"): store.read(entry.name) for entry in store.list(name)}
     manifest = json.loads(found.pop("penstock.json"))
-    return {**found, "penstock.json": json.dumps({**manifest, "made": None}).encode()}
+    return {**found, "penstock.json": json.dumps({**manifest, "made": None, "crc32c": None}).encode()}
 
 
 def folder_of(url: str, server: S3) -> Path:

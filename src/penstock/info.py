@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from .errors import SchemaError, name_known
 from .schema import Schema
+from .values import is_utf8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +38,14 @@ class Info:
             if value is not None and not (isinstance(value, str) and re.fullmatch(pattern, value)):
                 raise SchemaError(f"expected a {name} such as {like}, got {value!r}", "info")
         for name in ("description", "citation"):
-            if not isinstance(getattr(self, name), str):
-                raise SchemaError(f"expected a text, got {type(getattr(self, name)).__name__}", f"info {name}")
-        if self.tfds is not None and not (isinstance(self.tfds, dict) and self.tfds.keys() <= {"info", "features"}):
-            raise SchemaError(f"expected a dict of info and features, got {self.tfds!r}", "info tfds")
+            if not is_utf8(getattr(self, name)):
+                raise SchemaError(f"expected a text, got {reprlib.repr(getattr(self, name))}", f"info {name}")
+        if self.tfds is not None and not (
+            isinstance(self.tfds, dict)
+            and self.tfds.keys() <= {"info", "features"}
+            and all(isinstance(part, dict) for part in self.tfds.values() if part is not None)
+        ):
+            raise SchemaError(f"expected a dict of info and features, got {reprlib.repr(self.tfds)}", "info tfds")
         pair = self.supervised
         if pair is not None:
             if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):

@@ -13,18 +13,22 @@ from __future__ import annotations
 
 import json
 import re
+import reprlib
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
-from .errors import CorruptionError, NotFoundError, StorageError
+from .errors import CorruptionError, NotFoundError, SchemaError, StorageError
 from .info import Info
+from .records import crc32c
 from .records.formats import FORMATS
 from .records.index import SUFFIX as INDEX
+from .records.sealed import parse_sealed, seal_json
 from .schema import Schema
-from .storage import publish, read_json
+from .storage import beside, publish, read_bytes, read_json
+from .values import is_utf8
 
 MANIFEST = "penstock.json"
 WORK = ".build"
@@ -40,7 +44,11 @@ _FILE = re.compile(r"[\w.-]+")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 MOST_MANIFEST_BYTES = 1 << 30
 _MOST_KEYS_BYTES = 1 << 30  # of one shard
+_MOST_NAME = 200  # letters of the name of a dataset or a split: those of a file have 255 bytes
 _NUMBERS = ("records", "bytes", "crc32c")  # what is told of every shard; the rest, where there is something to tell
+_LIMITS = {"crc32c": 1 << 32}  # what is not below these is no such number; others must be below 2^63
+_FRAME = 16  # bytes around each record of a TFRecord file
+_RATIO = 1100  # DEFLATE makes nothing smaller than by 1032
 
 
 class ShardEntry(NamedTuple):
@@ -48,6 +56,7 @@ class ShardEntry(NamedTuple):
 
     inputs        a digest of what it was made from, "" when that is unknown
     ignored, bad  how many examples it was made without
+    keys          CRC-32C of its file of keys, None when that is unknown
     """
 
     file: str
@@ -57,6 +66,7 @@ class ShardEntry(NamedTuple):
     inputs: str = ""
     ignored: int = 0
     bad: int = 0
+    keys: int | None = None
 
 
 class ShardTable(Sequence[ShardEntry]):
@@ -127,6 +137,7 @@ class Manifest:
     found            what it found: bad and ignored examples, content that stands in two splits
     info             what people should know of it
     made             when, and by which version: the only part that differs between two equal builds
+    files            CRC-32C of each metadata file beside the manifest; None for a manifest of an older version
     """
 
     name: str
@@ -139,6 +150,7 @@ class Manifest:
     info: Info
     format: str = "tfrecord"
     alternatives: dict[str, ShardEntries] = field(default_factory=dict)
+    files: dict[str, int] | None = None
 
     @property
     def formats(self) -> dict[str, ShardEntries]:
@@ -156,9 +168,15 @@ class Manifest:
         """What was asked for."""
         return {"name": self.name, "options": self.options, "source": self.source}
 
+    def format_options(self, format: str) -> Mapping[str, Any]:
+        """What the build was asked for in a format; nothing where the manifest does not say it."""
+        said = self.options if format == self.format else self.options.get("alternatives", {})
+        found: Mapping[str, Any] = said.get("format" if format == self.format else format, {})
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """Plain dicts, lists, strings and numbers."""
-        return {
+        plain = {
             "penstock_manifest": VERSION,
             "name": self.name,
             "info": self.info.to_json(),
@@ -171,91 +189,225 @@ class Manifest:
             "found": self.found,
             "made": self.made,
         }
+        if self.files is not None:
+            keys = {split: shard_column(shards, "keys") for split, shards in self.splits.items()}
+            plain["checksums"] = {"files": self.files, "keys": keys}
+        return plain
 
     @classmethod
     def from_json(cls, data: Any, where: str) -> Manifest:
-        """The manifest of `to_json()`; anything else is a CorruptionError."""
+        """The manifest of `to_json()`, checked as a whole; anything else is a CorruptionError."""
         try:
-            if data["penstock_manifest"] not in (1, VERSION):
-                raise ValueError(f"version {data['penstock_manifest']!r}")
-            name, format = _checked(_FILE, data["name"]), data["format"]
-            told = {format: data["splits"], **data["alternatives"]}
-            if data["penstock_manifest"] == 1:
-                formats = {each: _entries(splits) for each, splits in told.items()}
+            return _checked_manifest(data)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+            problem = str(error) if type(error) in (ValueError, SchemaError) else f"{type(error).__name__}: {error}"
+            hint = "Restore the file from a copy, or build the dataset again"
+            wrong = CorruptionError(f"expected a manifest of version {VERSION}, got {problem} - at {where}. {hint}")
+            wrong.path = where
+            raise wrong from error
+
+
+# Whether it is one
+
+
+def _checked_manifest(data: Any) -> Manifest:
+    """The one place that believes what a manifest holds. Whatever is odd is an error here, and nowhere later."""
+    _check_object(data, "the manifest")
+    for member in _MEMBERS:
+        if member not in data:
+            raise ValueError(f"one without the member {member!r}")
+    version = data["penstock_manifest"]
+    if type(version) is not int or version not in (1, VERSION):
+        raise ValueError(f"version {reprlib.repr(version)}")
+    for member in ("info", "schema", "splits", "alternatives", "options", "source", "found", "made"):
+        _check_object(data[member], member)
+    name, format = _checked(_FILE, data["name"], "name"), data["format"]
+    for known in (format, *data["alternatives"]):
+        if not isinstance(known, str) or known not in FORMATS:
+            raise ValueError(f"the format {reprlib.repr(known)}")
+    if format in data["alternatives"]:
+        raise ValueError(f"the format {format} twice")
+    files, keys = _checksums(data)
+    options, found = dict(data["options"]), dict(data["found"])
+    _check_options(options)
+    for count, value in found.items():
+        _check_number(value, f"found {count}")
+    formats = {}
+    for each, splits in {format: data["splits"], **data["alternatives"]}.items():
+        _check_object(splits, f"splits of {each}")
+        formats[each] = _entries(splits) if version == 1 else _from_columns(name, each, splits, keys)
+    splits = formats.pop(format)
+    if not splits:
+        raise ValueError("one without splits")
+    for split, shards in splits.items():
+        if not len(shards):
+            raise ValueError(f"the split {split} without shards")
+    shards_of = {split: len(shards) for split, shards in splits.items()}
+    if keys is not None and {split: len(column) for split, column in keys.items()} != shards_of:
+        raise ValueError("checksums of the keys of other shards")
+    _check_alternatives(splits, formats)
+    schema, info = Schema.from_json(data["schema"]), Info.from_json(name, data["info"])
+    told = (options, dict(data["source"]), found, dict(data["made"]), info)
+    manifest = Manifest(name, schema, splits, *told, format, formats, files)
+    for each, shards in manifest.formats.items():
+        _check_sizes(shards, each, compressed=bool(manifest.format_options(each).get("compression")))
+    return manifest
+
+
+_MEMBERS = (
+    "penstock_manifest", "name", "info", "schema", "format", "splits", "alternatives", "options", "source",
+    "found", "made",
+)  # fmt: skip
+
+
+def _check_object(value: Any, what: str) -> None:
+    if not isinstance(value, dict):
+        raise ValueError(f"{_kind(value)} where an object is expected: {what}")
+    for name in value:
+        if not is_utf8(name):
+            raise ValueError(f"a name that is no text in {what}")
+
+
+def _check_number(value: Any, what: str, limit: int = 1 << 63) -> None:
+    if type(value) is not int or not 0 <= value < limit:
+        raise ValueError(f"{what} of {reprlib.repr(value)}, not an integer from 0 to {limit - 1}")
+
+
+def _kind(value: Any) -> str:
+    return {dict: "an object", list: "a list", str: "a text", type(None): "null"}.get(type(value), reprlib.repr(value))
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Those that readers look at: how the formats are written, and the order."""
+    _check_object(options.get("format", {}), "options format")
+    _check_object(options.get("alternatives", {}), "options alternatives")
+    for name, said in options.get("alternatives", {}).items():
+        _check_object(said, f"options alternatives {name}")
+    for said in (options.get("format", {}), *options.get("alternatives", {}).values()):
+        if not isinstance(said.get("compression"), str | None):
+            raise ValueError(f"the compression {reprlib.repr(said['compression'])}")
+    if not isinstance(options.get("order", ""), str):
+        raise ValueError(f"the order {reprlib.repr(options['order'])}")
+    _check_number(options.get("seed", 0), "a seed", 1 << 64)
+
+
+def _checksums(data: Mapping[str, Any]) -> tuple[dict[str, int] | None, dict[str, list[int | None]] | None]:
+    """Checksums of the files beside the manifest, and of the keys of each split; None for older manifests."""
+    if "checksums" not in data:
+        return None, None
+    told = data["checksums"]
+    _check_object(told, "checksums")
+    if set(told) != {"files", "keys"}:
+        raise ValueError(f"checksums of {reprlib.repr(sorted(told))}, not of files and keys")
+    _check_object(told["files"], "checksums files")
+    _check_object(told["keys"], "checksums keys")
+    for file, value in told["files"].items():
+        if not file or "/" in file or "\0" in file or file in (".", ".."):
+            raise ValueError(f"the file {reprlib.repr(file)}")
+        _check_number(value, f"a checksum of {file}", 1 << 32)
+    for split, column in told["keys"].items():
+        if type(column) is not list or not set(map(type, column)) <= {int, type(None)}:
+            raise ValueError(f"odd checksums of the keys of {split}")
+        if any(value is not None and not 0 <= value < 1 << 32 for value in column):
+            raise ValueError(f"odd checksums of the keys of {split}")
+    return dict(told["files"]), dict(told["keys"])
+
+
+def _check_sizes(splits: ShardEntries, format: str, *, compressed: bool) -> None:
+    """That a shard can hold its records: one without records has no bytes, each record takes some."""
+    for split, shards in splits.items():
+        records, sizes = shard_column(shards, "records"), shard_column(shards, "bytes")
+        for number, (count, size) in enumerate(zip(records, sizes, strict=True)):
+            if format == "tfrecord":
+                fits = bool(count) == bool(size) and count * _FRAME <= size * (_RATIO if compressed else 1)
             else:
-                formats = {each: _from_columns(name, each, splits) for each, splits in told.items()}
-            splits = formats.pop(format)
-            alternatives = {each: formats[each] for each in data["alternatives"]}
-            _check_alternatives(splits, format, alternatives)
-            options, source, found, made = (dict(data[part]) for part in ("options", "source", "found", "made"))
-            info = Info.from_json(name, data["info"])
-            schema = Schema.from_json(data["schema"])
-            return cls(name, schema, splits, options, source, found, made, info, format, alternatives)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            got = f"something else ({type(error).__name__}: {error})"
-            raise CorruptionError(f"expected a manifest of version {VERSION}, got {got}", where) from error
+                fits = size > 0 and count <= size * _RATIO
+            if not fits:
+                raise ValueError(f"shard {number} of {split} with {count} records in {size} bytes")
+    total = sum(sum(shard_column(shards, "records")) for shards in splits.values())
+    _check_number(total, "a number of records")
 
 
 def _columns(splits: ShardEntries) -> dict[str, dict[str, list[Any]]]:
     """Shards column by column, which is quick to read; their names follow from their numbers."""
     told = {}
     for split, shards in splits.items():
-        columns = {name: shard_column(shards, name) for name in ShardEntry._fields[1:]}
+        columns = {name: shard_column(shards, name) for name in _COLUMNS}
         told[split] = {name: column for name, column in columns.items() if name in _NUMBERS or any(column)}
     return told
 
 
-def _from_columns(name: str, format: str, data: Mapping[str, Any]) -> ShardEntries:
+def _from_columns(
+    name: str, format: str, data: Mapping[str, Any], keys: Mapping[str, list[int | None]] | None
+) -> ShardEntries:
     """The shards of `_columns`."""
     splits = {}
     for split, told in data.items():
-        unknown = set(told) - set(ShardEntry._fields[1:])
-        if unknown:
-            raise ValueError(f"shards with {sorted(unknown)}")
-        count = len(told["records"])
-        for part in {*_NUMBERS, *told}:
+        _checked(_SPLIT, split, "split")
+        _check_object(told, f"the shards of {split}")
+        unknown = set(told) - set(_COLUMNS)
+        if unknown or not told.keys() >= set(_NUMBERS):
+            raise ValueError(f"shards with the columns {reprlib.repr(sorted(told))}")
+        count = len(told["records"]) if isinstance(told["records"], list) else 0
+        for part, column in told.items():
             kind = str if part == "inputs" else int
-            column = told[part]
             if type(column) is not list or len(column) != count or not set(map(type, column)) <= {kind}:
                 raise ValueError(f"odd {part} of the shards of {split}")
-            if kind is int and min(column, default=0) < 0:
-                raise ValueError(f"negative {part} of the shards of {split}")
-        splits[split] = ShardTable(name, _checked(_SPLIT, split), format, dict(told))
+            if kind is int and column and not (min(column) >= 0 and max(column) < _LIMITS.get(part, 1 << 63)):
+                raise ValueError(f"{part} of the shards of {split} out of range")
+        own = {"keys": keys[split]} if keys is not None and len(keys.get(split, ())) == count else {}
+        splits[split] = ShardTable(name, split, format, {**told, **own})
     return splits
 
 
+_COLUMNS = ShardEntry._fields[1:-1]
+
+
 def _entries(data: Mapping[str, Any]) -> ShardEntries:
-    return {_checked(_SPLIT, split): tuple(_entry(shard) for shard in shards) for split, shards in data.items()}
+    """The shards of version 1, one by one."""
+    named: set[str] = set()
+    splits = {}
+    for split, shards in data.items():
+        _checked(_SPLIT, split, "split")
+        if not isinstance(shards, list):
+            raise ValueError(f"{_kind(shards)} where a list is expected: the shards of {split}")
+        splits[split] = tuple(_entry(shard, named) for shard in shards)
+    return splits
 
 
-def _check_alternatives(splits: ShardEntries, format: str, alternatives: Mapping[str, ShardEntries]) -> None:
-    """That all formats are known, and hold the same."""
-    for name in (format, *alternatives):
-        if name not in FORMATS:
-            raise ValueError(f"the format {name!r}")
-    counts = {split: shard_column(shards, "records") for split, shards in splits.items()}
-    for name, other in alternatives.items():
-        if name == format or {split: shard_column(shards, "records") for split, shards in other.items()} != counts:
-            raise ValueError(f"other records in {name}")
-
-
-def _entry(data: Mapping[str, Any]) -> ShardEntry:
-    known = set(ShardEntry._fields)
+def _entry(data: Any, named: set[str]) -> ShardEntry:
+    _check_object(data, "a shard")
+    known = set(ShardEntry._fields[:-1])
     if set(data) != known:
-        raise ValueError(f"a shard with {sorted(set(data) ^ known)}")
+        raise ValueError(f"a shard with {reprlib.repr(sorted(set(data) ^ known))}")
     entry = ShardEntry(**data)
-    _checked(_FILE, entry.file)
-    numbers = (entry.records, entry.bytes, entry.crc32c, entry.ignored, entry.bad)
-    if any(type(number) is not int or number < 0 for number in numbers):
-        raise ValueError(f"a shard with odd numbers: {entry.file}")
+    _checked(_FILE, entry.file, "file", 255)
+    if entry.file in named:
+        raise ValueError(f"the file {entry.file} twice")
+    named.add(entry.file)
+    if not isinstance(entry.inputs, str):
+        raise ValueError(f"odd inputs of the shard {entry.file}")
+    for part in ("records", "bytes", "crc32c", "ignored", "bad"):
+        _check_number(getattr(entry, part), f"{part} of the shard {entry.file}", _LIMITS.get(part, 1 << 63))
     return entry
 
 
-def _checked(pattern: re.Pattern[str], text: Any) -> str:
+def _check_alternatives(splits: ShardEntries, alternatives: Mapping[str, ShardEntries]) -> None:
+    """That all formats hold the same."""
+    counts = {split: shard_column(shards, "records") for split, shards in splits.items()}
+    for name, other in alternatives.items():
+        if {split: shard_column(shards, "records") for split, shards in other.items()} != counts:
+            raise ValueError(f"other records in {name}")
+
+
+def _checked(pattern: re.Pattern[str], text: Any, what: str, most: int = _MOST_NAME) -> str:
     """A name that stays within the directory."""
-    if not isinstance(text, str) or not pattern.fullmatch(text) or text in (".", ".."):
-        raise ValueError(f"the name {text!r}")
+    if not isinstance(text, str) or len(text) > most or not pattern.fullmatch(text) or text in (".", ".."):
+        raise ValueError(f"the {what} {reprlib.repr(text)}")
     return text
+
+
+# Files
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -263,8 +415,12 @@ def read_manifest(directory: Path) -> Manifest:
     if directory.is_file():
         raise StorageError(f"expected the directory of a dataset, got a file - at {directory}")
     path = directory / MANIFEST
-    data = read_json(path, "a manifest", MOST_MANIFEST_BYTES)
-    return Manifest.from_json(data, str(path))
+    return Manifest.from_json(read_json(path, "a manifest", MOST_MANIFEST_BYTES, parse_manifest), str(path))
+
+
+def parse_manifest(data: bytes, what: str, where: str) -> Any:
+    """The JSON of a manifest, once its own checksum is checked. A manifest that has other checksums must have one."""
+    return parse_sealed(data, what, where, "checksums")
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
@@ -274,8 +430,22 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 def manifest_bytes(manifest: Manifest) -> bytes:
     """The file of a manifest."""
-    members = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in manifest.to_json().items())
-    return ("{\n" + ",\n".join(members) + "\n}\n").encode()
+    return seal_json(manifest.to_json())
+
+
+def file_problems(directory: Path | str, manifest: Manifest) -> dict[str, str]:
+    """What is wrong with each metadata file whose checksum the manifest has. The directory may be a URL."""
+    problems = {}
+    for name, expected in (manifest.files or {}).items():
+        path = beside(directory, name)
+        try:
+            found = crc32c(read_bytes(path))
+        except FileNotFoundError:
+            problems[name] = "expected the file that was built, got nothing"
+            continue
+        if found != expected:
+            problems[name] = f"expected CRC-32C {expected:#010x} as in the manifest, got {found:#010x}"
+    return problems
 
 
 def dataset_name(directory: Path) -> str:
@@ -332,9 +502,11 @@ def hashes_path(path: Path) -> Path:
     return folder / (path.name + HASHES_SUFFIX)
 
 
-def write_keys(path: Path, keys: Iterable[str]) -> None:
-    """Keep the keys of a shard's records beside it."""
-    publish(path.with_name(path.name + KEYS_SUFFIX), zlib.compress(json.dumps(list(keys)).encode(), 1), sync=True)
+def write_keys(path: Path, keys: Iterable[str]) -> int:
+    """Keep the keys of a shard's records beside it. Returns the CRC-32C of the file."""
+    data = zlib.compress(json.dumps(list(keys)).encode(), 1)
+    publish(path.with_name(path.name + KEYS_SUFFIX), data, sync=True)
+    return crc32c(data)
 
 
 def read_keys(path: Path) -> list[str]:
@@ -348,7 +520,7 @@ def read_keys(path: Path) -> list[str]:
         keys = json.loads(data)
     except FileNotFoundError:
         raise NotFoundError(f"expected the keys of a shard, got nothing at {file}") from None
-    except (zlib.error, ValueError) as error:
+    except (zlib.error, ValueError, RecursionError) as error:
         raise CorruptionError(f"expected the keys of a shard, got broken bytes ({error})", str(file)) from None
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise CorruptionError("expected a list of keys, got something else", str(file))

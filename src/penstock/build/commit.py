@@ -8,7 +8,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,13 @@ from ..manifest import (
     shard_pattern,
     write_manifest,
 )
-from ..records import __version__
+from ..records import __version__, crc32c
 from ..records.shard import open_shard
 from ..schema import Schema
 from ..storage import publish, sync_folder
 from ..tfds.directory import INFO
 from ..tfds.features import FEATURES, LABELS
-from ..tfds.writing import remove_metadata, write_metadata
+from ..tfds.writing import metadata_files, remove_metadata, write_metadata
 from .encoder import Outcome
 from .journal import JOURNAL, LOCK
 
@@ -122,7 +122,8 @@ def describe_dataset(
     first, *others = (_entries(outcomes, at) for at in range(len(formats)))
     made = {"penstock": __version__, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     told = (begun["options"], begun["source"], found, made, info)
-    return Manifest(begun["name"], schema, first, *told, formats[0], dict(zip(formats[1:], others, strict=True)))
+    alternatives = dict(zip(formats[1:], others, strict=True))
+    return Manifest(begun["name"], schema, first, *told, formats[0], alternatives, files={})
 
 
 def _entries(outcomes: list[Outcome], format: int) -> ShardEntries:
@@ -130,7 +131,7 @@ def _entries(outcomes: list[Outcome], format: int) -> ShardEntries:
     splits: dict[str, list[ShardEntry]] = {}
     for done in outcomes:
         first: dict[str, Any] = {"file": done.file, "bytes": done.bytes, "crc32c": done.crc32c}
-        told: dict[str, Any] = {"inputs": done.inputs, "ignored": done.ignored, "bad": len(done.bad)}
+        told: dict[str, Any] = {"inputs": done.inputs, "ignored": done.ignored, "bad": len(done.bad), "keys": done.keys}
         entry = ShardEntry(records=done.records, **[first, *done.alternatives][format], **told)
         splits.setdefault(done.split, []).append(entry)
     return {split: tuple(entries) for split, entries in splits.items()}
@@ -142,7 +143,7 @@ def publish_dataset(directory: Path, commit: dict[str, Any]) -> Manifest:
     Where a shard takes the place of another, the manifest of the dataset before goes first. Done again after it was cut
     off, this ends with the same files; `commit` is what the journal keeps for that.
     """
-    manifest = Manifest.from_json(commit["manifest"], str(directory))
+    manifest = committed_manifest(commit, str(directory))
     names = [name for file in commit["staged"] for name in shard_files(file)]
     moves = [(directory / WORK / name, directory / name) for name in names if (directory / WORK / name).exists()]
     if any(target.exists() for _, target in moves):
@@ -158,11 +159,25 @@ def publish_dataset(directory: Path, commit: dict[str, Any]) -> Manifest:
     return manifest
 
 
+def committed_manifest(commit: dict[str, Any], where: str) -> Manifest:
+    """Return the manifest of a commit, with the checksums of the files that are published beside it."""
+    manifest = Manifest.from_json(commit["manifest"], where)
+    files = metadata_files(manifest)
+    if commit["quarantine"]:
+        files[QUARANTINE] = quarantine_bytes(commit["quarantine"])
+    return replace(manifest, files={name: crc32c(data) for name, data in files.items()})
+
+
+def quarantine_bytes(bad: list[dict[str, str]]) -> bytes:
+    """One line for each bad example."""
+    return "".join(json.dumps(entry) + "\n" for entry in bad).encode()
+
+
 def write_quarantine(directory: Path, bad: list[dict[str, str]]) -> None:
     """One line for each bad example; no file where there is none."""
     path = directory / QUARANTINE
     if bad:
-        publish(path, "".join(json.dumps(entry) + "\n" for entry in bad).encode())
+        publish(path, quarantine_bytes(bad))
     else:
         path.unlink(missing_ok=True)
 

@@ -127,7 +127,7 @@ def _order(opened: Opened) -> dict[str, Any]:
     """That of the records as they stand; where it came from keys and a seed, from the same ones."""
     options = opened.manifest.options if opened.manifest else {}
     order = options.get("order", "source")
-    return {"order": order, "seed": options["seed"]} if order == "hash" else {"order": order}
+    return {"order": order, "seed": options.get("seed", 0)} if order == "hash" else {"order": order}
 
 
 def _records(files: ShardFiles, opened: Opened) -> RecordFiles | TarSamples:

@@ -70,6 +70,7 @@ class Outcome:
     """What became of a task: small and plain, for the journal and for the way home from another machine.
 
     alternatives  the same records in other formats: file, bytes and crc32c of each
+    keys          CRC-32C of the file of keys, which is the same in all formats; None when that is unknown
     """
 
     split: str
@@ -81,6 +82,7 @@ class Outcome:
     ignored: int = 0
     bad: list[dict[str, str]] = field(default_factory=list)
     alternatives: list[dict[str, Any]] = field(default_factory=list)
+    keys: int | None = None
 
     @property
     def files(self) -> list[str]:

@@ -69,17 +69,17 @@ class Built(Dataset):
     @property
     def bad(self) -> int:
         """Examples that could not be stored."""
-        return int(self.manifest.found["bad"])
+        return int(self.manifest.found.get("bad", 0))
 
     @property
     def ignored(self) -> int:
         """Examples that asked to be left out."""
-        return int(self.manifest.found["ignored"])
+        return int(self.manifest.found.get("ignored", 0))
 
     @property
     def duplicates(self) -> int:
         """Examples that were left out because another one has the same record; see `dedupe`."""
-        return int(self.manifest.found["duplicates"])
+        return int(self.manifest.found.get("duplicates", 0))
 
     @property
     def tfds_notes(self) -> dict[str, str]:
@@ -89,7 +89,7 @@ class Built(Dataset):
     @property
     def leaks(self) -> int:
         """Contents that stand in more than one split."""
-        return int(self.manifest.found["leaks"])
+        return int(self.manifest.found.get("leaks", 0))
 
     def __repr__(self) -> str:
         splits = self.manifest.splits.items()

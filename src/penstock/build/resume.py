@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BuildError, CorruptionError, NotFoundError
-from ..manifest import Manifest, read_manifest, shard_files, shard_pattern
+from ..manifest import KEYS_SUFFIX, Manifest, read_manifest, shard_files, shard_pattern
 from ..records.check import checksum
 from ..records.codec import default_threads
 from .engine import Workers
@@ -80,7 +80,7 @@ def take_over(journal: Journal, manifest: Manifest, retry: bool) -> None:
         for split in manifest.splits
         for same in zip(*(splits[split] for splits in manifest.formats.values()), strict=True)
     ]
-    if retry and sum(shard.bad for _, shard, *_ in shards) == manifest.found["bad"]:
+    if retry and sum(shard.bad for _, shard, *_ in shards) == manifest.found.get("bad", 0):
         done = [same for same in shards if not same[1].bad]
     else:  # examples that were bad before they became many, or in a stream, belong to no shard
         done = [same for same in shards if same[1].inputs]
@@ -153,6 +153,8 @@ def _is_whole(directory: Path, entry: dict[str, Any]) -> bool:
         fits = path.stat().st_size == entry["bytes"] and all(
             path.with_name(name).exists() for name in shard_files(path.name)
         )
+        if fits and entry.get("keys") is not None:
+            fits = checksum(path.with_name(path.name + KEYS_SUFFIX)) == entry["keys"]
         return fits and checksum(path) == entry["crc32c"]
     except OSError:
         return False

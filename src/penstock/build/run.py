@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import BuildError, NoExamplesError, SchemaError, check_type
 from ..info import Info
-from ..manifest import WORK, Manifest, dataset_name, dataset_version, in_format, shard_file
+from ..manifest import WORK, Manifest, dataset_name, dataset_version, file_problems, in_format, shard_file
 from ..records.codec import default_threads
 from ..records.formats import Format
 from ..records.tfrecord import TFRecord
@@ -162,7 +162,7 @@ class _Build:
             before = self.place.standing()
         self.replaced = [] if before is None else [shard.file for shard in before.shards()]
         standing = begin(self.place, self.journal, before, self.begun, overwrite)
-        if self.options.retry and standing is not None and not standing.found["bad"]:
+        if self.options.retry and standing is not None and not standing.found.get("bad", 0):
             return self._up_to_date(standing)
         if standing is not None:
             take_over(self.journal, standing, self.options.retry)
@@ -385,7 +385,8 @@ class _Build:
         shards = [self.outcomes[task.file] for task in self.tasks]
         if not any(shard.records for shard in shards):
             raise NoExamplesError("expected examples, got none that could be stored", str(self.place.where))
-        if standing is not None and not written and standing.info == self.info:
+        whole = standing is not None and not file_problems(self.place.destination, standing)
+        if standing is not None and whole and not written and standing.info == self.info:
             return self._up_to_date(standing)
         files: dict[str, list[str]] = {}
         for shard in shards:
@@ -403,14 +404,14 @@ class _Build:
             "replaced": self.replaced,
         }
         self.journal.note("commit", commit)
-        self.place.publish(commit)
+        manifest = self.place.publish(commit)
         self.place.sweep(manifest, self.replaced)
         return self._built(manifest, len(written), leaking)
 
     def _up_to_date(self, manifest: Manifest) -> Built:
         """The dataset that stands there is what was asked for."""
         files = {name: [shard.file for shard in shards] for name, shards in manifest.splits.items()}
-        return self._built(manifest, 0, self.place.leaks(files, set())[1] if manifest.found["leaks"] else [])
+        return self._built(manifest, 0, self.place.leaks(files, set())[1] if manifest.found.get("leaks", 0) else [])
 
     def _built(self, manifest: Manifest, written: int, leaking: list[Leak]) -> Built:
         self.place.finish()

@@ -43,7 +43,7 @@ from ..storage.cache import Cache, RemoteFile, default_folder
 from ..tfds.directory import INFO
 from ..tfds.features import FEATURES, LABELS
 from ..tfds.writing import write_metadata
-from .commit import QUARANTINE, Leak, find_leaks, write_quarantine
+from .commit import QUARANTINE, Leak, committed_manifest, find_leaks, write_quarantine
 from .encoder import Outcome, Target
 from .engine import Workers
 from .journal import Journal
@@ -191,7 +191,7 @@ class StoreFolder(Folder):
 
     def publish(self, commit: dict[str, Any]) -> Manifest:
         """Send what TFDS reads, and create the manifest: from here on, there is a dataset."""
-        manifest = Manifest.from_json(commit["manifest"], self.where)
+        manifest = committed_manifest(commit, self.where)
         if self.standing(broken=True) is not None:
             if _same(self._standing, manifest):
                 return manifest  # it was cut off after this

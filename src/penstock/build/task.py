@@ -80,8 +80,7 @@ def load(job: Job, task: Task, writer: ShardWriter | ShardWriters, progress: Pro
 def conclude(job: Job, file: str, writer: ShardWriters, parts: Sequence[Loaded]) -> Outcome:
     """Write what stands beside a file of records, which was loaded in one or several parts."""
     keys = join_keys([part.keys for part in parts])
-    for each in writer.writers:
-        write_keys(each.path, keys)
+    checksums = [write_keys(each.path, keys) for each in writer.writers]
     if len(job.sources) > 1:
         np.save(hashes_path(job.directory / file), np.concatenate([part.hashes for part in parts]))
     written: list[dict[str, Any]] = [
@@ -97,4 +96,5 @@ def conclude(job: Job, file: str, writer: ShardWriters, parts: Sequence[Loaded])
         ignored=sum(part.outcome.ignored for part in parts),
         bad=bad,
         alternatives=written[1:],
+        keys=checksums[0],
     )

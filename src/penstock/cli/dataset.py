@@ -2,33 +2,51 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
-from ..errors import CorruptionError, PenstockError
+from ..errors import CorruptionError, NotFoundError, PenstockError
 from ..info import Info
 from ..load.dataset import Dataset
 from ..load.opening import files_without_manifest, names_files
 from ..load.urls import remote_manifest
-from ..manifest import MANIFEST, Manifest, ShardEntries, ShardEntry, read_keys, read_manifest, shard_files
+from ..manifest import (
+    KEYS_SUFFIX,
+    MANIFEST,
+    Manifest,
+    ShardEntries,
+    ShardEntry,
+    file_problems,
+    read_keys,
+    read_manifest,
+    shard_column,
+    shard_files,
+)
 from ..records import tfrecord
 from ..records.check import IndexReport, check_indexes, checksum
 from ..records.codec import default_threads
 from ..records.schema_file import read_schema
 from ..records.tfrecord import Report
-from ..storage import is_url, join_url, open_store, url_name
-from ..tfds.directory import INFO
+from ..storage import beside, is_url, join_url, open_store, read_bytes, url_name
+from ..tfds.directory import INFO, read_prepared
+from ..tfds.features import FEATURES, label_files, labels_of
+from ..tfds.schemas import schema_of
+from ..tfds.writing import metadata_files
 from .outcome import check_there
 from .show import Bar, console, schema_rows, size_text
+
+REWRITE = "Run the same build again: it rewrites the file. Or restore the file from a copy"
 
 Told = ShardEntry | int | None  # of a shard: what our manifest says, how many records TFDS says that it has, or nothing
 
@@ -54,6 +72,56 @@ def shards_of(path: str) -> dict[str, Told]:
 def _entries(path: str, manifest: Manifest) -> dict[str, ShardEntry]:
     join = join_url if is_url(path) else os.path.join
     return {join(path, shard.file): shard for shard in manifest.shards()}
+
+
+def metadata_problems(path: str) -> dict[str, str]:
+    """What is wrong with each metadata file of a dataset that has a manifest, by path or URL."""
+    manifest = manifest_of(path)
+    if manifest is None:
+        return {}
+    join = join_url if is_url(path) else os.path.join
+    problems = older_problems(path, manifest) if manifest.files is None else file_problems(_place(path), manifest)
+    classes = {file: names for file, names in label_files(manifest.schema).items() if names is not None}
+    return {
+        join(path, file): f"{problem}{_changed_line(beside(_place(path), file), classes.get(file))}. {REWRITE}"
+        for file, problem in problems.items()
+    }
+
+
+def older_problems(path: str, manifest: Manifest) -> dict[str, str]:
+    """The same where the manifest has no checksums: what TFDS would read is compared with the manifest."""
+    expected = metadata_files(manifest)
+    try:
+        prepared = read_prepared(_place(path)) if expected else None
+    except NotFoundError:
+        return {}  # a dataset from before these files were written
+    except CorruptionError as error:
+        return {os.path.basename(error.path or INFO): str(error)}
+    problems = {}
+    if prepared is not None:
+        splits = {split: [records for _, records in files] for split, files in prepared.splits.items()}
+        if splits != {split: shard_column(shards, "records") for split, shards in manifest.splits.items()}:
+            problems[INFO] = "expected the splits of the manifest, got others"
+        classes = {path: field.classes for path, field in labels_of(manifest.schema)}
+        if prepared.schema != schema_of(json.loads(expected[FEATURES]), classes.get)[0]:
+            problems[FEATURES] = "expected the fields and class names of the manifest, got others"
+    return problems
+
+
+def _place(path: str) -> Path | str:
+    return path if is_url(path) else Path(path)
+
+
+def _changed_line(path: Path | str, expected: str | None) -> str:
+    """Where a file of class names differs from the names that the manifest has."""
+    if expected is None:
+        return ""
+    try:
+        found = read_bytes(path).decode(errors="replace").split("\n")
+    except FileNotFoundError:
+        return ""
+    lines = zip_longest(expected.split("\n"), found)
+    return next((f": line {n} is {b!r}, the class is {a!r}" for n, (a, b) in enumerate(lines, 1) if a != b), "")
 
 
 def check_sizes(path: str, manifest: Manifest) -> None:
@@ -129,6 +197,7 @@ def _schema_problems(path: str) -> list[str]:
 
 def _problems(path: str, entry: ShardEntry, report: Report) -> list[str]:
     problems = []
+    keys_path = Path(path + KEYS_SUFFIX)
     for what, expected, got in (
         ("bytes", entry.bytes, os.path.getsize(path)),
         ("records", entry.records, report.records),
@@ -137,6 +206,8 @@ def _problems(path: str, entry: ShardEntry, report: Report) -> list[str]:
         if expected != got:
             problems.append(f"the manifest says {expected} {what}, the shard has {got}")
     try:
+        if entry.keys is not None and keys_path.exists() and entry.keys != checksum(keys_path):
+            problems.append(f"the manifest says {entry.keys:#010x} as the CRC-32C of {keys_path.name}, it has another")
         keys = len(read_keys(Path(path)))
         if keys != entry.records:
             problems.append(f"the manifest says {entry.records} records, beside the shard are {keys} keys")

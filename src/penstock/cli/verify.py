@@ -12,7 +12,7 @@ from rich.table import Table
 from ..records.peek import another_kind, is_foreign
 from ..records.tfrecord import Report
 from ..records.wording import counted
-from .dataset import Checked, Checks, Told, is_dataset, shards_of
+from .dataset import Checked, Checks, Told, is_dataset, metadata_problems, shards_of
 from .outcome import DAMAGED, WELL, Command, expand_all, for_each
 from .show import Bar, console, fits, print_json, size_text
 
@@ -26,16 +26,20 @@ MOST_GAPS = 20  # of one file that the table shows
 def verify(files: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     """Look at every byte of each FILE.
 
-    The indexes beside it are compared with it too. Of a dataset's directory, every shard is, and each is compared with
-    the manifest; of one that TFDS prepared, with its counts.
+    The indexes beside it are compared with it too. Of a dataset's directory, every shard, its keys and the metadata
+    files are compared with the manifest; of one that TFDS prepared, the shards with its counts.
 
     Exit code 0: all are whole. 1: something is damaged, and the table says what and where. 2: a file could not be read.
     Nothing is changed; `penstock salvage` copies what is whole.
     """
     damaged: list[Report] = []
     entries: dict[str, Told] = {}
+    metadata: dict[str, str] = {}
     for path in expand_all(files):
         entries.update(shards_of(path) if is_dataset(path) else {path: None})
+        metadata.update(metadata_problems(path) if is_dataset(path) else {})
+    for path, problem in metadata.items():
+        _print_metadata(path, problem, as_json=as_json)
 
     with Bar(entries, quiet=quiet) as bar, closing(Checks(entries, bar)) as checks:
 
@@ -53,7 +57,14 @@ def verify(files: tuple[str, ...], as_json: bool, quiet: bool) -> int:
         code = for_each(bar, work, as_json=as_json)
     if damaged and not as_json:
         print_gaps(damaged)
-    return code
+    return max(code, DAMAGED) if metadata else code
+
+
+def _print_metadata(path: str, problem: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"file": path, "whole": False, "problems": [problem]})
+    else:
+        console().print(f"[bold red]damaged[/bold red]  {escape(path)}  {escape(problem)}", soft_wrap=True)
 
 
 def _check_kind(report: Report) -> None:

@@ -9,6 +9,7 @@ from ..errors import CorruptionError, SchemaError
 from ..field import Field
 from ..schema import Schema
 from ..storage import read_json
+from ..values import is_utf8
 
 MAPPING = "datum_to_type_and_shape_mapping.json"
 SHARDS = "shard_info.json"
@@ -20,10 +21,12 @@ _DTYPES = {"int": "int64", "float": "float32", "string": "str"}
 def exported_files(directory: Path) -> dict[str, list[str]]:
     """The shards of each split."""
     shards = read_json(directory / SHARDS, "a list of Datum's shards", MOST_BYTES)
-    if not isinstance(shards, dict) or not all(isinstance(files, dict) for files in shards.values()):
+    if not isinstance(shards, dict) or not all(files and isinstance(files, dict) for files in shards.values()):
         raise CorruptionError("expected the files of each split, got something else", str(directory / SHARDS))
+    if not shards:
+        raise CorruptionError("expected the files of each split, got no split", str(directory / SHARDS))
     for file in (file for files in shards.values() for file in files):
-        if Path(file).name != file:
+        if Path(file).name != file or not is_utf8(file) or "\0" in file:
             raise CorruptionError(f"expected files of this folder, got {file!r}", str(directory / SHARDS))
     return {split: [str(directory / file) for file in files] for split, files in shards.items()}
 
@@ -32,8 +35,10 @@ def read_mapping(path: Path) -> Schema:
     """The schema that Datum's mapping of types and shapes stands for."""
     mapping = read_json(path, "a mapping of Datum's types and shapes", MOST_BYTES)
     try:
+        if not mapping:
+            raise SchemaError("no feature")
         return Schema({name: _field(said) for name, said in mapping.items()})
-    except (AttributeError, KeyError, TypeError, SchemaError) as error:
+    except (AttributeError, KeyError, TypeError, OverflowError, SchemaError) as error:
         raise CorruptionError(
             f"expected types and shapes as Datum writes them, got others ({error})", str(path)
         ) from None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import SchemaError
 from ..field import Field
 from ..image import Image
-from ..manifest import read_manifest
+from ..manifest import read_manifest, write_manifest
+from ..records import crc32c
 from ..records.codec import Codec
 from ..records.shard import open_shard
 from ..storage import PathLike, publish
@@ -21,14 +23,17 @@ def describe(path: PathLike) -> None:
     """Write what Datum reads a dataset by beside one of ours: its shards, the types and shapes of its features."""
     directory = Path(path)
     manifest = read_manifest(directory)
-    if manifest.format != "tfrecord" or manifest.options["format"].get("compression"):
+    if manifest.format != "tfrecord" or manifest.format_options("tfrecord").get("compression"):
         raise SchemaError("expected plain TFRecord files, as Datum reads them, got others", str(directory))
     first = next(iter(manifest.splits.values()))[0]
     example = open_shard(str(directory / first.file)).example(Codec(manifest.schema), 0)
     mapping = {field.name: _said(field, example) for field in manifest.schema.leaves()}
     shards = {split: {each.file: each.records for each in files} for split, files in manifest.splits.items()}
-    for name, data in ((SHARDS, shards), (MAPPING, mapping)):
-        publish(directory / name, json.dumps(data).encode())
+    files = {name: json.dumps(data).encode() for name, data in ((SHARDS, shards), (MAPPING, mapping))}
+    for name, data in files.items():
+        publish(directory / name, data)
+    checksums = {name: crc32c(data) for name, data in files.items()}
+    write_manifest(directory, replace(manifest, files={**(manifest.files or {}), **checksums}))
 
 
 def _said(field: Field, example: Mapping[str, Any]) -> dict[str, Any]:

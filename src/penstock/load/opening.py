@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..datum.reading import MAPPING
-from ..errors import NotFoundError, SchemaError, name_known
-from ..manifest import MANIFEST, WORK, Manifest, read_manifest
+from ..errors import CorruptionError, NotFoundError, SchemaError, name_known
+from ..manifest import MANIFEST, WORK, Manifest, ShardEntries, read_manifest, shard_column
 from ..records.formats import FORMATS
+from ..records.shard import open_shard
 from ..records.tar import SUFFIXES as TARS
 from ..schema import Schema
 from ..storage import PathLike, Paths, beside, is_glob, is_url, path_list
@@ -124,6 +125,18 @@ def names_files(url: str) -> bool:
     return is_glob(url) or "{" in url or os.path.splitext(url)[1].lower() in FILE_SUFFIXES
 
 
+def _check_empty_shards(directory: str, splits: ShardEntries, format: str) -> None:
+    """That shards without records have none: no reader would open them later. The sizes of others tell it."""
+    if format != "array_record":
+        return
+    for shards in splits.values():
+        for shard in [shard for shard in shards if not shard.records] if 0 in shard_column(shards, "records") else ():
+            path = os.path.join(directory, shard.file)
+            if found := len(open_shard(path)):
+                hint = "Build the dataset again, or open the file by itself"
+                raise CorruptionError(f"expected a shard of 0 records, got {found} - at {path}. {hint}")
+
+
 def open_manifest(
     directory: Path | str,
     manifest: Manifest,
@@ -140,10 +153,10 @@ def open_manifest(
     if chosen not in manifest.formats:
         hint = name_known(chosen, manifest.formats, "formats")
         raise SchemaError(f"expected a dataset in the format {chosen!r}, got none", str(directory), hint)
-    said = {manifest.format: manifest.options["format"], **manifest.options.get("alternatives", {})}
-    ranged = chosen != "tfrecord" or not said[chosen].get("compression")
+    ranged = chosen != "tfrecord" or not manifest.format_options(chosen).get("compression")
     shards = manifest.formats[chosen]
     if cache is None:
+        _check_empty_shards(str(directory), shards, chosen)
         splits = {split: NamedFiles(entries, str(directory)) for split, entries in shards.items()}
     else:
         where = (str(directory), cache, told, ranged)

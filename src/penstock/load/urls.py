@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import NotFoundError
-from ..manifest import MANIFEST, MOST_MANIFEST_BYTES, Manifest
+from ..manifest import MANIFEST, MOST_MANIFEST_BYTES, Manifest, parse_manifest
 from ..schema import Schema
 from ..storage import expand, join_url, open_store, read_json_object
 from ..storage.cache import Cache, RemoteFile
@@ -19,7 +19,7 @@ from .shard_files import ShardFile, ShardFiles
 def read_remote_manifest(url: str) -> tuple[Manifest, RemoteFile]:
     """The manifest of a dataset, and the object that it was read from."""
     where = join_url(url, MANIFEST)
-    said, entry = read_json_object(where, "a manifest", MOST_MANIFEST_BYTES)
+    said, entry = read_json_object(where, "a manifest", MOST_MANIFEST_BYTES, parse_manifest)
     return Manifest.from_json(said, where), RemoteFile(where, entry.size, version=entry.version)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from ..errors import CorruptionError, SchemaError
 from ..schema import Schema
 from ..storage import publish, read_json
+from .sealed import parse_sealed, seal_json
 
 SUFFIX = ".schema.json"
 MOST_BYTES = 64 << 20
@@ -25,7 +25,7 @@ def schema_path(pattern: str | os.PathLike[str]) -> Path:
 
 def write_schema(pattern: str | os.PathLike[str], schema: Schema) -> None:
     """Say what some files hold, beside them."""
-    publish(schema_path(pattern), json.dumps(schema.to_json(), indent=1).encode())
+    publish(schema_path(pattern), seal_json(schema.to_json()))
 
 
 def read_schema(files: Sequence[str]) -> Schema | None:
@@ -52,7 +52,7 @@ def _paths_of(file: str) -> Iterator[Path]:
 
 def _read(path: Path) -> Schema:
     try:
-        return Schema.from_json(read_json(path, "the schema of records", MOST_BYTES))
+        return Schema.from_json(read_json(path, "the schema of records", MOST_BYTES, parse_sealed))
     except SchemaError as error:
         raise CorruptionError(f"{error} - at {path}. {HINT}") from None
     except CorruptionError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +25,30 @@ def read_bytes(path: Path | str) -> bytes:
     return store.read(name)
 
 
-def read_json(path: Path | str, what: str, most_bytes: int) -> Any:
+Parse = Callable[[bytes, str, str], Any]  # bytes, what they should be, and their path; or a CorruptionError
+
+
+def parse_json(data: bytes, what: str, where: str) -> Any:
+    """Parse JSON; anything else is a CorruptionError."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, a number with thousands of digits
+        raise CorruptionError(f"expected {what}, got broken JSON ({error})", where) from None
+
+
+def read_json(path: Path | str, what: str, most_bytes: int, parse: Parse = parse_json) -> Any:
     """A small file of a dataset; `what` it is, for people."""
     if is_url(path):
-        return read_json_object(str(path), what, most_bytes)[0]
+        return read_json_object(str(path), what, most_bytes, parse)[0]
     try:
         size = os.stat(path).st_size
         data = b"" if size > most_bytes else read_bytes(path)
     except FileNotFoundError:
         raise _missing(path) from None
-    return _parsed(data, size, str(path), what, most_bytes)
+    return _parsed(data, size, str(path), what, most_bytes, parse)
 
 
-def read_json_object(url: str, what: str, most_bytes: int) -> tuple[Any, Entry]:
+def read_json_object(url: str, what: str, most_bytes: int, parse: Parse = parse_json) -> tuple[Any, Entry]:
     """The same of a store, with what is known of the object that was read."""
     store, name = open_store(url)
     try:
@@ -47,7 +59,7 @@ def read_json_object(url: str, what: str, most_bytes: int) -> tuple[Any, Entry]:
     if entry.size <= most_bytes:
         (part,) = store.read_ranges(name, [(0, entry.size)], version=entry.version)
         data = bytes(part)
-    return _parsed(data, entry.size, url, what, most_bytes), entry
+    return _parsed(data, entry.size, url, what, most_bytes, parse), entry
 
 
 def _missing(path: Path | str) -> NotFoundError:
@@ -55,10 +67,7 @@ def _missing(path: Path | str) -> NotFoundError:
     return NotFoundError(f"expected a dataset, got no {name} - at {directory}")
 
 
-def _parsed(data: bytes, size: int, where: str, what: str, most_bytes: int) -> Any:
+def _parsed(data: bytes, size: int, where: str, what: str, most_bytes: int, parse: Parse) -> Any:
     if size > most_bytes:
         raise CorruptionError(f"expected {what} of at most {most_bytes} bytes, got more", where)
-    try:
-        return json.loads(data)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CorruptionError(f"expected {what}, got broken JSON ({error})", where) from None
+    return parse(data, what, where)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import reprlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,20 +112,28 @@ class Prepared:
         texts: dict[str, Any] = {
             part: str(self.said[part]) for part in ("version", "description", "citation") if part in self.said
         }
-        keys = self.said.get("supervisedKeys", {}).get("tuple", {}).get("items", ())
-        named = tuple(key.get("featureKey") for key in keys)
-        known = len(named) == 2 and all(name in self.schema for name in named)
+        try:
+            named = tuple(key["featureKey"] for key in self.said["supervisedKeys"]["tuple"]["items"])
+        except (KeyError, TypeError):
+            named = ()
+        known = len(named) == 2 and all(isinstance(name, str) and name in self.schema for name in named)
         return Info(name=self.name, supervised=named if known else None, **texts)
 
 
 def read_prepared(directory: Path | str, format: str | None = None) -> Prepared:
     """What a directory, or a URL, holds, by its metadata alone. `format` chooses where shards are in more than one."""
     info = _read_json(beside(directory, INFO))
-    chosen = _format(info, format, directory)
     try:
+        chosen = _format(info, format, directory)
         name = _checked(info["name"])
         splits = {_checked(split["name"]): _shards(name, split, chosen) for split in info.get("splits", ())}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if not splits:
+            raise ValueError("no splits")
+        if len(splits) < len(info["splits"]):
+            raise ValueError("a split twice")
+    except SchemaError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         problem = f"expected what TFDS says of a dataset, got something else ({type(error).__name__}: {error})"
         raise CorruptionError(problem, str(beside(directory, INFO))) from None
     _, schema, unread = read_features(directory)
@@ -138,7 +147,9 @@ def read_features(directory: Path | str) -> tuple[Json, Schema, dict[str, str]]:
         schema, unread = schema_of(features, lambda path: _class_names(beside(directory, label_file(path))))
         if not schema and not unread:
             raise ValueError("no features")
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except CorruptionError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         got = f"something else ({type(error).__name__}: {error})"
         raise CorruptionError(f"expected TFDS features, got {got}", str(beside(directory, FEATURES))) from None
     return features, schema, unread
@@ -158,8 +169,10 @@ def _format(info: Json, wanted: str | None, directory: Path | str) -> str:
 def _shards(name: str, split: Json, format: str) -> list[tuple[str, int]]:
     """The files of a split, named by its template, with their numbers of records."""
     lengths = [int(length) for length in split["shardLengths"]]
-    if any(length < 0 for length in lengths):
-        raise ValueError(f"shards of {lengths} records")
+    if any(not 0 <= length < 1 << 63 for length in lengths):
+        raise ValueError(f"shards of {reprlib.repr(lengths)} records")
+    if not lengths:
+        raise ValueError(f"the split {split['name']} without shards")
     count = len(lengths)
     digits = max(5, len(str(count)))
     template = str(split.get("filepathTemplate") or TEMPLATE)
@@ -173,17 +186,30 @@ def _shards(name: str, split: Json, format: str) -> list[tuple[str, int]]:
 
 def _checked(text: Any) -> str:
     """A name that stays within the directory."""
-    if not isinstance(text, str) or not _FILE.fullmatch(text) or text in (".", ".."):
-        raise ValueError(f"the name {text!r}")
+    if not isinstance(text, str) or len(text) > 255 or not _FILE.fullmatch(text) or text in (".", ".."):
+        raise ValueError(f"the name {reprlib.repr(text)}")
     return text
 
 
 def _class_names(path: Path | str) -> tuple[str, ...] | None:
+    """The names of a label's classes; None where there is no file of them."""
     try:
         names = tuple(line.strip() for line in read_bytes(path).decode().split("\n") if line.strip())
-    except (FileNotFoundError, ValueError):
+    except FileNotFoundError:
         return None
-    return names if len(set(names)) == len(names) else None
+    except ValueError as error:
+        raise _wrong_classes(f"bytes that are no text ({error})", path) from None
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _wrong_classes(f"{twice[:100]!r} twice", path)
+    return names
+
+
+def _wrong_classes(got: str, path: Path | str) -> CorruptionError:
+    hint = "Restore the file from a copy, or delete it to load labels as numbers"
+    error = CorruptionError(f"expected the names of a label's classes, one per line, got {got} - at {path}. {hint}")
+    error.path = str(path)
+    return error
 
 
 def _read_json(path: Path | str) -> Json:

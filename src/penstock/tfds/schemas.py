@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..dtypes import DTYPES, Shape
-from ..errors import SchemaError
+from ..errors import CorruptionError, SchemaError
 from ..field import PIXELS, Field
 from ..schema import Schema
-from .features import BOX_FORMAT, Json
+from .features import BOX_FORMAT, Json, label_file
 
 Classes = Callable[[tuple[str, ...]], tuple[str, ...] | None]
 Lengths = tuple[int | None, ...]
@@ -73,7 +73,11 @@ class _Reading:
         label = content.get("label", {}) if name == "LabeledImage" else content.data
         count = int(label.get("numClasses", label.get("num_classes")) or 0)
         names = self.classes(path)
-        return names if names is not None and len(names) == count else None
+        if names is not None and count and len(names) != count:
+            hint = "Restore the file of class names from a copy, or delete it to load labels as numbers"
+            where = f"{label_file(path)}. {hint}"
+            raise CorruptionError(f"expected {count} names of classes as in features.json, got {len(names)}", where)
+        return names if count else None
 
 
 _VARIABLE: Json = {

@@ -30,18 +30,22 @@ def dataset_directory(path: str | os.PathLike[str], info: Info | None) -> Path:
 def write_metadata(directory: Path, manifest: Manifest) -> None:
     """Let TFDS open the dataset; where it can't, leave nothing that says so. dataset_info.json comes last."""
     remove_metadata(directory)
-    closed = why_closed(manifest)
-    for file, names in label_files(manifest.schema).items():
-        if closed or names is None:
+    files = metadata_files(manifest)
+    for file in (*label_files(manifest.schema), FEATURES):
+        if file not in files:
             (directory / file).unlink(missing_ok=True)  # one of another build
-        else:
-            publish(directory / file, names.encode())
-    if closed:
-        (directory / FEATURES).unlink(missing_ok=True)
-        return
+    for file, data in files.items():
+        publish(directory / file, data, sync=file == INFO)
+
+
+def metadata_files(manifest: Manifest) -> dict[str, bytes]:
+    """Return the files that TFDS reads, dataset_info.json last. They depend on the manifest alone."""
+    if why_closed(manifest):
+        return {}
+    named = label_files(manifest.schema).items()
+    files = {file: names.encode() for file, names in named if names is not None}
     features, notes = _features(manifest)
-    publish(directory / FEATURES, _json(features))
-    publish(directory / INFO, _json(_dataset_info(manifest, notes)), sync=True)
+    return {**files, FEATURES: _json(features), INFO: _json(_dataset_info(manifest, notes))}
 
 
 def remove_metadata(directory: Path) -> None:
@@ -81,7 +85,7 @@ def _dataset_info(manifest: Manifest, notes: dict[str, str]) -> Json:
         for split, shards in manifest.formats[first].items()
     ]
     said: Json = {
-        **(info.tfds or {}).get("info", {}),
+        **((info.tfds or {}).get("info") or {}),
         "name": manifest.name,
         "version": info.version or FIRST_VERSION,
         "description": "\n\n".join(filter(None, [info.description, _said(notes)])),
@@ -93,15 +97,16 @@ def _dataset_info(manifest: Manifest, notes: dict[str, str]) -> Json:
     kept = {leaf.name.split("/")[0] for leaf in manifest.schema.leaves() if not is_left_out(leaf)}
     if info.supervised is not None and kept.issuperset(name.split("/")[0] for name in info.supervised):
         said["supervisedKeys"] = {"tuple": {"items": [{"featureKey": name} for name in info.supervised]}}
-    if manifest.options["order"] == "source":
+    if manifest.options.get("order") == "source":
         said["disableShuffling"] = True
     return {key: value for key, value in said.items() if value not in ("", [])}
 
 
 def _formats(manifest: Manifest) -> list[str]:
     """The formats that TFDS can read, TFRecord first, as it wants it; whole files that are compressed it can't."""
-    said = {manifest.format: manifest.options["format"], **manifest.options.get("alternatives", {})}
-    known = [name for name in manifest.formats if name != "tfrecord" or not said[name].get("compression")]
+    known = [
+        name for name in manifest.formats if name != "tfrecord" or not manifest.format_options(name).get("compression")
+    ]
     return sorted(known, key=lambda name: name != "tfrecord")
 
 
