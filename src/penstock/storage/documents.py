@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..errors import CorruptionError, NotFoundError
+from ..errors import CorruptionError, NoBucketError, NotFoundError
 from .store import Entry, is_url, join_url, open_store
 
 
@@ -41,6 +41,8 @@ def read_json_object(url: str, what: str, most_bytes: int) -> tuple[Any, Entry]:
     store, name = open_store(url)
     try:
         entry = store.entry(name)
+    except NoBucketError:
+        raise
     except NotFoundError:
         raise _missing(url) from None
     data = b""
