@@ -7,6 +7,7 @@ PenstockError
 ├── RecordIndexError        (IndexError)   a position outside of a shard or a batch
 ├── StorageError            (OSError)      a file or an object that cannot be read or written
 │   ├── NotFoundError       (FileNotFoundError)
+│   │   └── NoBucketError                  a bucket that does not exist
 │   └── ElsewhereError                     bytes that are not here yet: nobody but the loader sees it
 ├── BuildError                             a build that cannot go on as asked
 │   ├── ExampleError                       an example that could not be stored: split, key, place
@@ -18,13 +19,35 @@ PenstockError
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+from typing import Any
 
 MOST_NAMES = 20  # that a hint lists
 
+_SECRET_PARAMETERS = (
+    "X-Amz-Signature|X-Amz-Credential|X-Amz-Security-Token|X-Goog-Signature|X-Goog-Credential|AWSAccessKeyId"
+    "|GoogleAccessId|Signature|sig|token|access_token|refresh_token|id_token|auth|authorization|api_?key|key"
+    "|password|passwd|pwd|secret|client_secret"
+)
+_SECRETS = re.compile(
+    r"(?P<user>(?<=://)[^/?#\s]*(?=@))"
+    r"|(?P<coded>(?<=%3A%2F%2F)[^&/\s]*?(?=%40))"  # a URL inside of another
+    rf"|(?<=[?&;])(?P<name>(?:{_SECRET_PARAMETERS})=)[^&;#\s'\"<>)]*",
+    re.IGNORECASE,
+)
+
+
+def redact(text: str) -> str:
+    """Return the text with `***` for users, passwords, tokens and signatures of the URLs in it."""
+    return _SECRETS.sub(lambda found: f"{found['name'] or ''}***", text)
+
 
 class PenstockError(Exception):
-    """Every error of this package is one."""
+    """Base class of all errors of this package. Messages never hold the secrets of a URL: see `redact`."""
+
+    def __init__(self, *values: Any, **more: Any) -> None:
+        super().__init__(*(redact(value) if isinstance(value, str) else value for value in values), **more)
 
 
 class SchemaError(PenstockError, ValueError):
@@ -68,6 +91,10 @@ class StorageError(PenstockError, OSError):
 
 class NotFoundError(StorageError, FileNotFoundError):
     """A file or an object that is not there."""
+
+
+class NoBucketError(NotFoundError):
+    """A bucket that does not exist."""
 
 
 class ElsewhereError(StorageError):

@@ -12,7 +12,7 @@ from typing import Any
 
 from .._core import Records
 from ..columns import Array
-from ..errors import CorruptionError, ExampleError, PenstockError, SchemaError, StorageError
+from ..errors import CorruptionError, ExampleError, PenstockError, SchemaError, StorageError, redact
 from ..example import IgnoreExample
 from ..field import Field
 from ..inference import cover
@@ -257,8 +257,9 @@ class Encoder:
     def _bad(self, key: str, place: str, error: Exception) -> None:
         if self.job.on_error == "raise":
             raise example_error(error, self.split, key, place) from error
-        entry = {"split": self.split, "key": key, "place": place, "error": f"{type(error).__name__}: {error}"}
-        self.outcome.bad.append({**entry, "traceback": "".join(traceback.format_exception(error))})
+        entry = {"split": self.split, "key": key, "place": redact(place)}
+        entry["error"] = redact(f"{type(error).__name__}: {error}")
+        self.outcome.bad.append({**entry, "traceback": redact("".join(traceback.format_exception(error)))})
 
 
 def _nothing(rows: Array) -> None:
@@ -268,7 +269,7 @@ def _nothing(rows: Array) -> None:
 def example_error(error: Exception, split: str, key: str, place: str) -> ExampleError:
     """The error that names the example."""
     said = f"{type(error).__name__}: {error} - in example {key!r} of {split}"
-    if place not in said:
+    if redact(place) not in redact(said):
         said += f", from {place}"
     return ExampleError(said, split=split, key=key, place=place)
 

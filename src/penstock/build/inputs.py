@@ -22,7 +22,7 @@ from ..schema import Schema
 from ..sources.examples import Prepared, kinds_of
 from ..sources.files import stamp_of
 from ..sources.image_folder import ImageFolder
-from ..sources.recognise import recognise
+from ..sources.recognise import detect
 from ..sources.table import table
 from ..splitting import Splits
 from ..storage import is_url
@@ -81,10 +81,10 @@ def _as_source(source: Any) -> Any:
 
 def _source_of(path: str) -> str:
     """The hint for a path in the place of a source: the one that reads it."""
-    kind = "image_folder"
+    code = f"penstock.image_folder({path!r})"
     with suppress(PenstockError, OSError):
-        kind = recognise(path)[0]
-    return f"Such as penstock.{kind}({path!r})"
+        code = detect(path).code
+    return f"Such as {code}"
 
 
 class Inputs:

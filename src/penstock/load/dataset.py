@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core import Shards
-from ..errors import SchemaError
+from ..errors import SchemaError, redact
 from ..schema import Schema
 from ..storage import PathLike, Paths
 from ..storage.cache import Cache
@@ -149,7 +149,7 @@ class Dataset(Mapping[str, Split]):
         }
         told: dict[str, Any] = {
             "name": self.name,
-            "path": str(self.path),
+            "path": redact(str(self.path)),
             "splits": splits,
             "schema": self.schema.to_json(),
         }

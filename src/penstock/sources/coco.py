@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,9 +16,9 @@ from ..schema import Schema
 from ..storage import PathLike
 from .boxes import relative_box
 from .catalog import parse_json
-from .files import files_named, read_file, read_text, stamp_of, within
+from .files import entries, files_named, has_suffix, read_file, read_text, stamp_of, within
 from .images import check_image
-from .listed import position
+from .listed import position, split_order
 
 
 class Coco:
@@ -108,6 +109,67 @@ class Coco:
     def stamp(self, index: int) -> str:
         """Size and time of change of the image, and of the file of annotations."""
         return f"{stamp_of(self.place(index))} {stamp_of(self.annotations)}"
+
+
+_HEAD = 1 << 20  # bytes of a file of annotations that are looked at
+_IS_COCO = re.compile(rb'"(?:annotations|categories|images)"\s*:\s*\[')
+_FILE_NAME = re.compile(rb'"file_name"\s*:\s*"([^"\\]{1,1000})"')
+_ROBOFLOW = "_annotations.coco.json"
+_MOST_FILES = 50  # JSON files of a folder that are looked at
+_YEAR = re.compile(r"[-_]?\d{4}$")
+_OTHER_TASKS = ("captions_", "person_keypoints_", "stuff_", "panoptic_", "image_info_")
+
+
+def coco_parts(root: str) -> dict[str, tuple[str, str]]:
+    """The folder of images and the file of annotations of each split in a folder of COCO; none in any other folder.
+
+    train2017/ or images/train2017/ with annotations/instances_train2017.json; train/ with train/_annotations.coco.json;
+    or one file of annotations, under "".
+    """
+    folders = [entry.name for entry in entries(root) if entry.is_dir()]
+    places = [root, *(f"{root}/{name}" for name in folders)]
+    near = [root, *(f"{root}/{name}" for name in folders if name.lower() in ("annotations", "annotation", "labels"))]
+    listed = [f"{place}/{entry.name}" for place in near for entry in entries(place) if not entry.is_dir()]
+    files = [path for path in listed if has_suffix(path, (".json",))]
+    files = [path for path in files if not os.path.basename(path).startswith(_OTHER_TASKS)][:_MOST_FILES]
+    files += filter(os.path.isfile, (f"{place}/{_ROBOFLOW}" for place in places[1:]))
+    heads = {path: head for path in dict.fromkeys(files) if _IS_COCO.search(head := _head(path))}
+    found: dict[str, tuple[str, str]] = {}
+    for path, head in heads.items():
+        stem = os.path.splitext(os.path.basename(path))[0].removeprefix("instances_")
+        inside = os.path.relpath(os.path.dirname(path), root)
+        split = inside if stem.startswith("_annotations") and inside != os.curdir else stem
+        bases = [f"{root}/{split}", f"{root}/images/{split}", os.path.dirname(path), f"{root}/images"]
+        images = _image_folder(head, [*bases, *places])
+        if images is None:
+            continue  # annotations of something else
+        if split in found:
+            names = f"{found[split][1]} and {path}"
+            raise SchemaError(f"expected one file of annotations for each split, got {names}", root)
+        found[split] = (os.path.normpath(images), os.path.normpath(path))
+    if len(found) == 1:
+        return {"": next(iter(found.values()))}
+    without_years = [_YEAR.sub("", split) for split in found]
+    unique = len(set(without_years)) == len(found) and all(without_years)
+    splits = without_years if unique else list(found)
+    return dict(sorted(zip(splits, found.values(), strict=True), key=lambda part: split_order(part[0])))
+
+
+def _image_folder(head: bytes, places: list[str]) -> str | None:
+    """The folder among some in which the first image of a file of annotations lies."""
+    name = _FILE_NAME.search(head)
+    if name is None:
+        return next(filter(os.path.isdir, places), None)
+    first = os.fsdecode(name[1])
+    return next((place for place in places if os.path.isfile(os.path.join(place, first))), None)
+
+
+def _head(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_HEAD)
+    except OSError:
+        return b""
 
 
 def coco(images: PathLike, annotations: PathLike) -> Coco:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import posixpath
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,13 @@ from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
 from ..manifest import KEYS_SUFFIX
 from ..records.schema_file import SUFFIX as SCHEMA_SUFFIX
 from ..storage import Paths, expand, is_url, path_list
+
+_MARKS = {  # the longer ones first: that of UTF-32 begins with that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
 
@@ -85,12 +93,21 @@ def read_file(path: str, place: str = "") -> bytes:
 
 
 def read_text(path: str) -> str:
-    """A file of UTF-8 text, with or without a byte order mark."""
-    data = read_file(path)
+    """A file of text: UTF-8, or UTF-16 and UTF-32 with a byte order mark."""
+    return decoded_text(read_file(path), path)
+
+
+def decoded_text(data: bytes, path: str, *, whole: bool = True) -> str:
+    """The text of a file's bytes; if they are not the whole of it, the last character may be cut off."""
     try:
-        return data.decode("utf-8-sig")
+        return codecs.getincrementaldecoder(encoding_of(data) or "utf-8-sig")().decode(data, whole)
     except UnicodeDecodeError as error:
         raise not_text(path, error) from None
+
+
+def encoding_of(data: bytes) -> str | None:
+    """The encoding that a byte order mark names, other than UTF-8."""
+    return next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
 
 
 def read_lines(path: str) -> Iterator[tuple[int, str]]:

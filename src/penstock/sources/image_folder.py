@@ -21,6 +21,7 @@ from .files import IMAGE_SUFFIXES, entries, has_suffix, read_file, stamp_of
 from .images import check_image
 from .listed import position, split_order
 
+FILE_NAME = "file_name"  # the field of images without labels
 SPLIT_NAMES = ("train", "training", "val", "valid", "validation", "eval", "test", "testing", "dev")
 
 _OTHER_IMAGES = (".tif", ".tiff", ".heic", ".heif", ".avif", ".jxl", ".jp2", ".ppm", ".pgm")
@@ -30,9 +31,12 @@ _Folders = dict[str, list[str]]  # a folder's path below the root -> the images 
 
 
 class ImageFolder:
-    """Images with the label that their folder names. Only names are read until an example is loaded."""
+    """Images with the label that their folder names, or, without labels, with their file names.
 
-    def __init__(self, root: str, names: list[str], labels: Array, schema: Schema, resize: Image | None) -> None:
+    Only names are read until an example is loaded.
+    """
+
+    def __init__(self, root: str, names: list[str], labels: Array | None, schema: Schema, resize: Image | None) -> None:
         self.root = root
         self.names = names
         self.labels = labels
@@ -48,7 +52,8 @@ class ImageFolder:
     def __getitem__(self, index: int) -> dict[str, Any]:
         index = position(index, len(self))
         image, label = self.schema
-        return {image: self._stored(self.place(index)), label: int(self.labels[index])}
+        value = self.names[index] if self.labels is None else int(self.labels[index])
+        return {image: self._stored(self.place(index)), label: value}
 
     def _stored(self, path: str) -> bytes:
         data = read_file(path)
@@ -74,11 +79,14 @@ class ImageFolder:
         image, label = self.schema
         paths = self._paths(indices)
         files = Bytes.from_list(list(map(self._stored, paths))) if self.resize else ImageFiles(paths)
+        if self.labels is None:
+            return {image: files, label: Bytes.from_list([self.names[index] for index in indices.tolist()])}
         return {image: files, label: self.labels[indices]}
 
     def column(self, name: str) -> Any:
-        """The labels are known without loading."""
-        return self.labels if name == list(self.schema)[1] else None
+        """The labels, or the file names, are known without loading."""
+        known = self.names if self.labels is None else self.labels
+        return known if name == list(self.schema)[1] else None
 
     def key(self, index: int) -> str:
         """The path below the root."""
@@ -94,7 +102,7 @@ class ImageFolder:
 
 
 def image_folder(
-    root: PathLike, *, image: str = "image", label: str = "label", resize: Image | None = None
+    root: PathLike, *, image: str = "image", label: str | None = "label", resize: Image | None = None
 ) -> ImageFolder | Splits:
     """The images of `root/class/*` or `root/split/class/*`, as they are, with a label named by the class's folder.
 
@@ -102,13 +110,20 @@ def image_folder(
 
     Classes are sorted by name, and are the same in all splits. Hidden files and files that are no images are left out.
     A pattern such as photos/**/*.jpg takes the images that it names.
+
+    label=None: images without classes, in `root` itself and in all folders below it; `file_name` is their path there.
     """
     if image == label:
         raise SchemaError(f"expected two names for image and label, got {image!r} twice")
     text = os.fspath(root)
     pattern = not os.path.isdir(text) and (glob.has_magic(text) or "{" in text)
-    base, folders = _match(text) if pattern else (text, _walk(text))
+    if pattern:
+        base, folders = _match(text, labelled=label is not None)
+    else:
+        base, folders = text, _walk(text) if label is not None else _walk_all(text)
     base = base.rstrip("/") or "/"
+    if label is None:
+        return _without_labels(base, folders, image, resize)
     split_level = _has_splits(folders, base)
     classes = sorted({folder.rpartition("/")[2] for folder in folders})
     empty = [name for name in classes if not any(f.rpartition("/")[2] == name and folders[f] for f in folders)]
@@ -124,6 +139,17 @@ def image_folder(
         splits.setdefault(folder.partition("/")[0], {})[folder] = names
     names = sorted(splits, key=split_order)
     return Splits({name: _source(base, splits[name], numbers, schema, resize) for name in names})
+
+
+def _without_labels(base: str, folders: _Folders, image: str, resize: Image | None) -> ImageFolder:
+    if image == FILE_NAME:
+        raise SchemaError(f"expected another name for image, got {image!r}", hint="The field of file names has it")
+    names = [f"{folder}/{name}" if folder else name for folder, below in folders.items() for name in below]
+    if not names:
+        raise StorageError(f"expected images, got none - at {base}. Images end in {' '.join(IMAGE_SUFFIXES)}")
+    _check_text(names, base)
+    schema = Schema({image: Field(dtype="bytes", kind="image"), FILE_NAME: Field(dtype="str")})
+    return ImageFolder(base, names, None, schema, resize)
 
 
 def _source(base: str, folders: _Folders, numbers: dict[str, int], schema: Schema, resize: Image | None) -> ImageFolder:
@@ -156,7 +182,8 @@ def _walk(root: str) -> _Folders:
     inner, images = _look(root)
     if images:
         folder = "folders beside images" if inner else "images without folders"
-        raise SchemaError(f"{_EXPECTED}, got {folder} ({images[0]})", root, "Each class has a folder of its own")
+        hint = "Each class has a folder of its own; label=None reads images without classes"
+        raise SchemaError(f"{_EXPECTED}, got {folder} ({images[0]})", root, hint)
     for name in inner:
         below, images = _look(f"{root}/{name}")
         if images or not below:
@@ -166,6 +193,15 @@ def _walk(root: str) -> _Folders:
             folders[f"{name}/{child}"] = images
             if deeper:
                 raise SchemaError(f"{_EXPECTED}, got folders three levels deep ({name}/{child}/{deeper[0]})", root)
+    return folders
+
+
+def _walk_all(root: str, below: str = "") -> _Folders:
+    """The folders of images below the root, and the root itself, at any depth."""
+    inner, images = _look(f"{root}/{below}" if below else root)
+    folders = {below: images}
+    for name in inner:
+        folders |= _walk_all(root, f"{below}/{name}" if below else name)
     return folders
 
 
@@ -183,7 +219,7 @@ def _look(folder: str) -> tuple[list[str], list[str]]:
     return folders, images
 
 
-def _match(pattern: str) -> tuple[str, _Folders]:
+def _match(pattern: str, *, labelled: bool) -> tuple[str, _Folders]:
     """The folders of the images that a pattern names, below its part that is no pattern."""
     fixed = pattern[: min(at for at in (pattern.find(sign) for sign in "*?[{") if at >= 0)]
     base = os.path.dirname(fixed) or "."
@@ -191,9 +227,9 @@ def _match(pattern: str) -> tuple[str, _Folders]:
     for path in sorted(expand(pattern)):
         if has_suffix(path, IMAGE_SUFFIXES):
             folder, name = os.path.split(os.path.relpath(path, base).replace(os.sep, "/"))
-            if not folder:
+            if not folder and labelled:
                 raise SchemaError(f"{_EXPECTED}, got images without folders ({name})", pattern)
-            if folder.count("/") > 1:
+            if folder.count("/") > 1 and labelled:
                 raise SchemaError(f"{_EXPECTED}, got folders three levels deep ({folder})", pattern)
             folders.setdefault(folder, []).append(name)
     return base, folders

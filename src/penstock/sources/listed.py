@@ -6,7 +6,8 @@ a length and an index is listed, and the rest of the protocol is optional.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..field import Field
 from ..identity import described
 from ..schema import Schema
 from ..subset import key_of, options_of, place_of, stamps_of, takes_many
-from .files import read_file, stamp_of, within
+from .files import IMAGE_SUFFIXES, entries, has_suffix, read_file, stamp_of, within
 from .images import check_image
 
 Load = Callable[[dict[str, Any]], Mapping[str, Any]]
@@ -160,6 +161,7 @@ class Loading:
         self.images = dict(images)
         self.root = root
         self.load = load
+        self._stems: dict[str, dict[str, str]] = {}  # folder -> name without suffix -> name
         self.schema = None if load is not None else self._known()
 
     def _known(self) -> Schema:
@@ -206,6 +208,13 @@ class Loading:
         gone = set(self.images.values())
         return {**loaded, **{name: values for name, values in columns.items() if name not in gone}}
 
+    def names(self, column: str) -> Iterator[Any]:
+        """The path that each row names in a column of images."""
+        columns = getattr(self.rows, "columns", {})
+        if column in columns:
+            return iter(columns[column].to_list())
+        return (self.rows[index].get(column) for index in range(len(self)))
+
     @property
     def options(self) -> dict[str, Any]:
         """What tells the loading from another one."""
@@ -237,11 +246,25 @@ class Loading:
 
     def _path(self, index: int, row: Mapping[str, Any], column: str) -> str:
         name = row.get(column)
+        if isinstance(name, int) and not isinstance(name, bool):
+            name = str(name)  # the number of an image, without its suffix
         if not isinstance(name, str) or not name:
             got = "nothing" if not name else type(name).__name__
             raise SchemaError(f"expected a path in {column!r}, got {got}", self.rows.place(index))
         root = self.root if isinstance(self.root, str) else self.root(index)
-        return within(root, name, self.rows.place(index))
+        path = within(root, name, self.rows.place(index))
+        if has_suffix(path, IMAGE_SUFFIXES) or os.path.lexists(path):
+            return path
+        return self._with_suffix(path)
+
+    def _with_suffix(self, path: str) -> str:
+        """The image of a name without suffix; the name itself if there is none."""
+        folder, stem = os.path.split(path)
+        if folder not in self._stems:
+            names = [entry.name for entry in entries(folder)] if os.path.isdir(folder) else []
+            images = [name for name in names if has_suffix(name, IMAGE_SUFFIXES)]
+            self._stems[folder] = {os.path.splitext(name)[0]: name for name in reversed(images)}
+        return os.path.join(folder, self._stems[folder].get(stem, stem))
 
 
 def image_columns(image: str | Mapping[str, str] | None) -> dict[str, str]:

@@ -112,6 +112,17 @@ class VocSegmentation(VocImages):
         return example
 
 
+def voc_folder(root: str) -> str | None:
+    """The folder of a year in VOCdevkit/, if there is one; an error if there are several."""
+    folders = [entry.name for entry in entries(root) if entry.is_dir()]
+    years = [name for name in folders if os.path.isdir(os.path.join(root, name, IMAGES))]
+    years = [name for name in years if any(os.path.isdir(f"{root}/{name}/{each}") for each in (ANNOTATIONS, MASKS))]
+    if len(years) > 1:
+        hint = f"Choose one: {os.path.join(root, years[-1])}"
+        raise SchemaError(f"expected one folder of Pascal VOC, got {', '.join(years)}", root, hint)
+    return os.path.join(root, years[0]) if years else None
+
+
 def voc_detection(
     root: PathLike,
     *,

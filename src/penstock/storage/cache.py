@@ -21,7 +21,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from ..errors import CorruptionError, StorageError
+from ..errors import CorruptionError, StorageError, redact
 from .locks import try_lock, unlock
 from .store import open_store, url_name
 
@@ -44,6 +44,9 @@ class RemoteFile:
     size: int
     crc32c: int | None = None
     version: str | None = None
+
+    def __repr__(self) -> str:
+        return f"RemoteFile({redact(self.url)!r}, {self.size}, {self.crc32c}, {self.version!r})"
 
     @property
     def tag(self) -> str:
@@ -93,7 +96,7 @@ class Cache:
     def place(self, url: str) -> Path:
         """Where the files of a folder are: each below its tag."""
         digest = blake2b(url.encode(), digest_size=6).hexdigest()
-        name = re.sub(r"[^\w.-]", "_", url_name(url))[:60]
+        name = re.sub(r"[^\w.-]", "_", url_name(redact(url)))[:60]
         return self.folder / f"{digest}-{name}"
 
     def has(self, file: RemoteFile) -> bool:

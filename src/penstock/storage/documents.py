@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..errors import CorruptionError, NotFoundError
+from ..errors import CorruptionError, NoBucketError, NotFoundError
 from .store import Entry, is_url, join_url, open_store
 
 
@@ -53,6 +53,8 @@ def read_json_object(url: str, what: str, most_bytes: int, parse: Parse = parse_
     store, name = open_store(url)
     try:
         entry = store.entry(name)
+    except NoBucketError:
+        raise
     except NotFoundError:
         raise _missing(url) from None
     data = b""
