@@ -16,12 +16,13 @@ import numpy as np
 
 from ..errors import BuildError, NoExamplesError, SchemaError, check_type
 from ..info import Info
-from ..manifest import WORK, Manifest, dataset_name, dataset_version, in_format, shard_file
+from ..manifest import MANIFEST, WORK, Manifest, dataset_name, dataset_version, in_format, shard_file
 from ..records.codec import default_threads
 from ..records.formats import Format
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
 from ..sources.tfds_builder import GeneratedSplits
+from ..tfds.writing import metadata_files
 from .attempts import run_tasks
 from .commit import Leak, describe_dataset, sweep_temporary
 from .duplicates import drop_duplicates
@@ -32,6 +33,16 @@ from .journal import Journal
 from .listing import Split, infer_schema, list_splits
 from .local import Local
 from .options import Options, Quarantine
+from .ownership import (
+    QUARANTINE,
+    check_foreign,
+    is_damaged_manifest,
+    metadata_of,
+    planned_files,
+    shards_of,
+    wanted_metadata,
+    with_sidecars,
+)
 from .pieces import write_shards
 from .place import Folder, place_of
 from .plan import cut_shards
@@ -160,8 +171,9 @@ class _Build:
         if self.journal.commit is not None:
             finish_commit(self.place, self.journal, self.begun)
             before = self.place.standing()
-        self.replaced = [] if before is None else [shard.file for shard in before.shards()]
+        self._check_begin(before, overwrite)
         standing = begin(self.place, self.journal, before, self.begun, overwrite)
+        self.journal.note_left(set(self.replaced), self.metadata)
         if self.options.retry and standing is not None and not standing.found["bad"]:
             return self._up_to_date(standing)
         if standing is not None:
@@ -174,6 +186,30 @@ class _Build:
             self.drift = str(drift)
             written = self._write(self._full_pass(job))
         return self._commit(standing, written)
+
+    def _check_begin(self, before: Manifest | None, overwrite: bool) -> None:
+        """Before anything is written: refuse a directory with foreign files of the names that the build writes."""
+        self.metadata = metadata_of(self.place, before) | self.journal.metadata
+        self.replaced = sorted(shards_of(self.place, before, self.begun["name"], overwrite))
+        own = self.metadata | (
+            {MANIFEST} if before is None and overwrite and is_damaged_manifest(self.place) else set()
+        )
+        options = self.options
+        check_foreign(self.place, wanted_metadata(options.formats, options.schema, options.on_error), own)
+        self.metadata = own
+
+    def _check_plan(self, job: Job, plan: dict[str, Any]) -> None:
+        """Before any shard is written: the same for the files whose names follow from the schema."""
+        shards = planned_files(self.begun, plan)
+        own = {*self.replaced, *self.journal.left}
+        if self.journal.plan is not None:
+            own |= planned_files(self.begun, self.journal.plan)
+        wanted = wanted_metadata(job.formats, job.schema, self.options.on_error)
+        try:
+            check_foreign(self.place, [*wanted, *sorted(with_sidecars(shards))], self.metadata | with_sidecars(own))
+        except BuildError:
+            self.journal.forget()
+            raise
 
     def _named(self, info: Info | None, standing: Manifest | None, begun: dict[str, Any] | None) -> Info:
         """What was said of the dataset; else what it says itself: one that was moved keeps its name; else its path."""
@@ -343,7 +379,9 @@ class _Build:
         )
         plan = {"schema": job.schema.to_json(), "shards": counts, "firm": job.firm, "drift": self.drift}
         if before is None or before["schema"] != plan["schema"]:
+            self._check_plan(job, plan)
             self.journal.note("plan", plan)
+            self._take_earlier(plan)
         tasks = []
         for split in self.splits:
             count = counts[split.name]
@@ -351,6 +389,14 @@ class _Build:
                 file = shard_file(self.begun["name"], split.name, job.formats[0].name, number, count)
                 tasks.append(Task(split.name, file, rows, split.keys_of(rows)))
         return tasks
+
+    def _take_earlier(self, plan: dict[str, Any]) -> None:
+        """Note finished shards of a build of other examples, where the schema is the same; `_kept` checks them."""
+        earlier = self.journal.earlier
+        if earlier is not None and earlier["plan"]["schema"] == plan["schema"]:
+            for entry in earlier["shards"].values():
+                self.journal.note("shard", entry)
+        self.journal.earlier = None
 
     def _kept(self, tasks: list[Task]) -> dict[str, Outcome]:
         """Shards that are there, are whole, and are made from what the source has now."""
@@ -396,16 +442,29 @@ class _Build:
         found = {"bad": len(bad), "ignored": ignored, "duplicates": self.duplicates, "leaks": leaks}
         formats = [format.name for format in self.options.formats]
         manifest = describe_dataset(self.info, self.begun, self.schema, formats, shards, found)
-        commit = {
+        commit: dict[str, Any] = {
             "manifest": manifest.to_json(),
             "staged": sorted(file for shard in shards if shard.file in self.staged for file in shard.files),
             "quarantine": bad if self.options.on_error == "quarantine" else [],
-            "replaced": self.replaced,
+            "replaced": sorted({*self.replaced, *self.journal.left}),
+            "stale": sorted(self.metadata),
         }
+        self._check_commit(manifest)
         self.journal.note("commit", commit)
         self.place.publish(commit)
-        self.place.sweep(manifest, self.replaced)
+        self.place.sweep(manifest, commit["replaced"])
         return self._built(manifest, len(written), leaking)
+
+    def _check_commit(self, manifest: Manifest) -> None:
+        """Foreign files that appeared while the build ran are safe too."""
+        own = self.metadata | with_sidecars([*self.replaced, *self.journal.left])
+        wanted = {MANIFEST, *metadata_files(manifest)}
+        if manifest.found["bad"] and self.options.on_error == "quarantine":
+            wanted.add(QUARANTINE)
+        shards: set[str] = set()
+        if self.place.directory == self.place.destination:  # a store has had its shards checked before they were sent
+            shards = with_sidecars(shard.file for shard in manifest.shards() if shard.file in self.staged)
+        check_foreign(self.place, sorted(wanted | shards), own)
 
     def _up_to_date(self, manifest: Manifest) -> Built:
         """The dataset that stands there is what was asked for."""

@@ -21,11 +21,11 @@ from ..records.tfrecord import TFRecord
 from ..sources.record_files import RecordFiles
 from ..splitting import Splits
 from ..storage import SPLIT, is_numbered, is_url
-from .commit import QUARANTINE
 from .inputs import origins
 from .journal import hold
 from .local import Local
 from .numbered import NumberedFiles, check_apart, check_pattern, move, open_written, write_files, write_schemas
+from .ownership import QUARANTINE
 from .report import Built, Meter
 
 SUFFIXES = dict.fromkeys((".record", ".tfr", ".tfrec", ".tfrecord", ".tfrecords"), "tfrecord")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import SchemaError
@@ -27,21 +28,27 @@ def dataset_directory(path: str | os.PathLike[str], info: Info | None) -> Path:
     return data_directory() / name / (version or (info and info.version) or FIRST_VERSION)
 
 
-def write_metadata(directory: Path, manifest: Manifest) -> None:
-    """Let TFDS open the dataset; where it can't, leave nothing that says so. dataset_info.json comes last."""
-    remove_metadata(directory)
-    closed = why_closed(manifest)
-    for file, names in label_files(manifest.schema).items():
-        if closed or names is None:
-            (directory / file).unlink(missing_ok=True)  # one of another build
-        else:
-            publish(directory / file, names.encode())
-    if closed:
-        (directory / FEATURES).unlink(missing_ok=True)
-        return
+def write_metadata(directory: Path, manifest: Manifest, stale: Iterable[str] = ()) -> None:
+    """Let TFDS open the dataset, if it can. dataset_info.json comes last.
+
+    stale  files of an earlier dataset in the directory, which are removed
+    """
+    files = metadata_files(manifest)
+    if INFO in files:
+        remove_metadata(directory)
+    for name in set(stale) - set(files):
+        (directory / name).unlink(missing_ok=True)
+    for name, data in files.items():
+        publish(directory / name, data, sync=name == INFO)
+
+
+def metadata_files(manifest: Manifest) -> dict[str, bytes]:
+    """The files that TFDS reads, with their content; dataset_info.json comes last. None if TFDS can't read a field."""
+    if why_closed(manifest):
+        return {}
+    files = {name: text.encode() for name, text in label_files(manifest.schema).items() if text is not None}
     features, notes = _features(manifest)
-    publish(directory / FEATURES, _json(features))
-    publish(directory / INFO, _json(_dataset_info(manifest, notes)), sync=True)
+    return {**files, FEATURES: _json(features), INFO: _json(_dataset_info(manifest, notes))}
 
 
 def remove_metadata(directory: Path) -> None:
