@@ -81,8 +81,8 @@ def test_unrelated_files_are_left_alone(tmp_path: Path) -> None:
     after = files(tmp_path / "own")
     assert {name: after[name] for name in before} == before
     assert json.loads(after["own-extra.tfrecord-00000-of-00001"]) == {"of": "the user"}
+    put(tmp_path / "own", "own-train.tfrecord-00000-of-00005")
     with pytest.raises(ps.BuildError, match=r"Penstock did not write: own-train.tfrecord-00000-of-00005"):
-        put(tmp_path / "own", "own-train.tfrecord-00000-of-00005")
         ps.build(ROWS, tmp_path / "own", schema=SCHEMA, shards=5, overwrite=True)
     assert len(ps.load(tmp_path / "own")["train"]) == 20
 
@@ -94,7 +94,7 @@ def test_metadata_that_a_dataset_has_not_written_stays(tmp_path: Path) -> None:
     zipped = ps.TFRecord(compression="gzip")
     ps.build(ROWS, tmp_path / "own", schema=SCHEMA, format=zipped)
     ps.build(ROWS[1:], tmp_path / "own", schema=SCHEMA, format=zipped, overwrite=True)
-    with pytest.raises(ps.BuildError, match="Penstock did not write: dataset_info.json"):
+    with pytest.raises(ps.BuildError, match=r"Penstock did not write: dataset_info\.json"):
         ps.build(ROWS, tmp_path / "own", schema=SCHEMA, overwrite=True)
     assert json.loads((tmp_path / "own" / "features.json").read_text()) == {"of": "the user"}
     assert len(ps.load(tmp_path / "own")["train"]) == 19

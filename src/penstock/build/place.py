@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,13 +103,13 @@ class Folder:
 
     def opened(self, manifest: Manifest, format: str | None = None) -> Opened:
         """The dataset, to read from."""
-        return open_manifest(self.directory, manifest, format=format)
+        return replace(open_manifest(self.directory, manifest, format=format), path=Path(self.where))
 
 
-def place_of(path: str | Path, info: Any) -> Folder:
+def place_of(path: str | Path, info: Any, *, published: bool = True) -> Folder:
     """What a path or a URL stands for."""
     if is_url(path):
         from .store_folder import StoreFolder
 
         return StoreFolder(str(path))
-    return Folder(dataset_directory(path, info))
+    return Folder(dataset_directory(path, info), published=published)

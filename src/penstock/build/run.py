@@ -52,7 +52,7 @@ from .schemas import scan
 from .single import build_file, names_file
 from .spool import Spooled, spool_file, spool_name, spool_stream
 from .task import Task
-from .workers import survives_fork
+from .workers import LostWorkerError, survives_fork
 
 SPOOL_TASKS = 64  # that a split whose examples become many is cut into
 
@@ -100,10 +100,30 @@ def build(
     if not os.fspath(path):
         raise SchemaError("expected a path, got an empty one", "build", "The folder that you are in is .")
     check_outside(source, path)
+    options: dict[str, Any] = {"format": format, "shards": shards, "schema": schema, "order": order, "seed": seed}
+    options |= {"on_error": on_error, "workers": workers, "engine": engine, "info": info, "overwrite": overwrite}
     if names_file(path):
-        said = {"format": format, "shards": shards, "schema": schema, "order": order, "seed": seed}
-        more = {"on_error": on_error, "workers": workers, "engine": engine, "info": info, "overwrite": overwrite}
-        return build_file(build, source, Path(path), said | more)
+        return build_file(_build_folder, source, Path(path), options)
+    return _build_folder(source, path, **options)
+
+
+def _build_folder(
+    source: Any,
+    path: str | Path,
+    *,
+    format: str | Format | Sequence[str | Format],
+    shards: int | None,
+    schema: Schema | Mapping[str, Any] | str | None,
+    order: str,
+    seed: int,
+    on_error: str | Quarantine,
+    workers: int | None,
+    engine: Engine | None,
+    info: Info | None,
+    overwrite: bool,
+    published: bool = True,
+) -> Built:
+    """Build a dataset into a directory. One that is not `published` yet may be replaced."""
     if isinstance(source, GeneratedSplits):
         schema = source.schema if schema is None else schema
         info = (info or Info()).over(source.info)
@@ -112,7 +132,7 @@ def build(
     )
     splits = list_splits(source, order, seed)
     engine = _unforked(engine or Local(workers=workers), splits)
-    place = place_of(path, info)
+    place = place_of(path, info, published=published)
     with place.journal() as journal:
         try:
             with engine.start(place.destination) as started:
@@ -179,13 +199,22 @@ class _Build:
         if standing is not None:
             take_over(self.journal, standing, self.options.retry)
         sweep_temporary(self.directory, self.begun["name"])
-        job = self._spool_streams(self._job())
         try:
-            written = self._write(job)
-        except DriftError as drift:
-            self.drift = str(drift)
-            written = self._write(self._full_pass(job))
+            job = self._spool_streams(self._job())
+            try:
+                written = self._write(job)
+            except DriftError as drift:
+                self.drift = str(drift)
+                written = self._write(self._full_pass(job))
+        except LostWorkerError as lost:
+            raise self._lost(lost) from None
         return self._commit(standing, written)
+
+    def _lost(self, error: LostWorkerError) -> BuildError:
+        """The error that names the example on which worker processes end, if it is known."""
+        task = getattr(error.item, "task", error.item)
+        split = next((split for split in self.splits if split.name == getattr(task, "split", None)), None)
+        return error if split is None else split.lost(error)
 
     def _check_begin(self, before: Manifest | None, overwrite: bool) -> None:
         """Before anything is written: refuse a directory with foreign files of the names that the build writes."""

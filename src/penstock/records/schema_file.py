@@ -25,7 +25,12 @@ def schema_path(pattern: str | os.PathLike[str]) -> Path:
 
 def write_schema(pattern: str | os.PathLike[str], schema: Schema) -> None:
     """Say what some files hold, beside them."""
-    publish(schema_path(pattern), json.dumps(schema.to_json(), indent=1).encode())
+    publish(schema_path(pattern), schema_text(schema).encode())
+
+
+def schema_text(schema: Schema) -> str:
+    """The content of a schema file."""
+    return json.dumps(schema.to_json(), indent=1)
 
 
 def read_schema(files: Sequence[str]) -> Schema | None:
