@@ -14,6 +14,7 @@ import numpy as np
 
 from .._core import hash_records
 from ..errors import CorruptionError, PenstockError, SchemaError
+from ..identity import digest
 from ..load.dataset import Dataset
 from ..load.fetching import Fetcher, bring, bring_beside
 from ..load.opening import Opened, open_dataset, open_manifest
@@ -32,7 +33,7 @@ from ..tfds.directory import INFO
 from ..tfds.writing import dataset_directory, remove_metadata
 from .engine import Engine
 from .local import Local
-from .numbered import at_once, check_apart, open_written, steps, write_files, write_schemas
+from .numbered import at_once, check_apart, open_written, schema_texts, steps, write_files
 from .report import Built, Meter
 from .run import build
 from .single import alone, file_format, names_file
@@ -66,7 +67,8 @@ def convert(
         raise SchemaError("expected files to be written by this machine, got another engine", str(path))
     if names_tars(path):
         said: dict[str, Any] = {"format": format, "shards": shards, "schema": schema, "overwrite": overwrite}
-        return write_tars(source, path, **said, progress=here.progress)
+        with alone(Path(path)):
+            return write_tars(source, path, **said, progress=here.progress)
     opened = open_dataset(source, schema, None)
     told = opened.manifest or opened.prepared
     info = told.info if told else None
@@ -81,7 +83,7 @@ def convert(
     if names_file(path) and isinstance(here, Local):
         check_apart(str(path), (file.path for files in opened.splits.values() for file in files))
         with alone(Path(path)):
-            return _convert_to_files(sources, Path(path), format, shards, overwrite, here)
+            return _convert_to_files(sources, opened, Path(path), format, shards, overwrite, here)
     built = build(
         Splits(sources),
         path,
@@ -100,6 +102,7 @@ def convert(
 
 def _convert_to_files(
     sources: Mapping[str, RecordFiles | TarSamples],
+    opened: Opened,
     path: Path,
     format: str | Format | Sequence[str | Format],
     shards: int | None,
@@ -109,10 +112,15 @@ def _convert_to_files(
     """Plain files, one or as many as are needed, with their indexes and their schema beside them."""
     meter = Meter(engine.progress)
     meter.begin("writing", sum(map(len, sources.values())))
-    said: dict[str, Any] = {"shards": shards, "overwrite": overwrite, "sync": engine.sync}
-    files = write_files(sources, path, file_format(format, path, shards), **said, progress=meter)
     schema = next(iter(sources.values())).schema
-    write_schemas(str(path), files, schema)
+    written = file_format(format, path, shards)
+    read = {
+        split: [(file.path, os.path.getsize(file.path)) for file in files] for split, files in opened.splits.items()
+    }
+    begun = digest(repr((read, written, shards, schema)).encode())
+    said: dict[str, Any] = {"shards": shards, "overwrite": overwrite, "sync": engine.sync, "begun": begun}
+    texts = schema_texts(str(path), sources, schema)
+    files = write_files(sources, path, written, **said, texts=texts, progress=meter)
     opened = open_written(path, files, schema)
     items = [
         _Comparison(split, (file,), first, file.records)

@@ -21,7 +21,8 @@ from ..records.formats import Format
 from ..schema import Schema
 from ..subset import TableSubset, is_table, takes_many
 from .ahead import ahead
-from .inputs import Inputs, are_plain, hands_on_records, multiplies, parts_of
+from .inputs import Inputs, are_plain, hands_on_records, multiplies, parts_of, return_to, working_directory
+from .workers import LostWorkerError, begin_example, describe_exit
 
 FIRST_EXAMPLES = 16  # that are encoded at a time before their size is known
 MOST_EXAMPLES = 8192  # that are, however small they are
@@ -190,7 +191,7 @@ class Encoder:
         try:
             plain = examples if are_plain(examples) else [_alone(example) for example in examples]
             return self.codec.encode_examples(plain, threads=self.threads)
-        except Exception:  # noqa: BLE001  # it comes again where the examples are looked at one by one
+        except (Exception, SystemExit):  # noqa: BLE001  # it comes again where the examples are looked at one by one
             return None
 
     def loaded(
@@ -199,16 +200,21 @@ class Encoder:
         """Examples by key and number, loaded one by one. What one becomes many of has the keys key/0, key/1 ..."""
         rows: list[Row] = []
         size, deadline = 0, time.monotonic() + LONGEST
+        folder = working_directory()
         for key, number in examples:
+            begin_example(number)
             try:
                 example = load(number)
                 parts = list(parts_of(example))
             except IgnoreExample:
                 self.outcome.ignored += 1
                 continue
-            except Exception as error:  # noqa: BLE001  # whatever load() may raise is the example's error
+            except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever load() may raise is the example's error
+                return_to(folder)
                 self._bad(key, place(number), error)
                 continue
+            finally:
+                return_to(folder)
             if multiplies(type(example)):
                 rows += [(f"{key}/{at}", number, part) for at, part in enumerate(parts)]
             else:
@@ -254,7 +260,7 @@ class Encoder:
             raise DriftError(f"{changed} - in example {key!r} of {self.split}, from {place}", wider)
         return None
 
-    def _bad(self, key: str, place: str, error: Exception) -> None:
+    def _bad(self, key: str, place: str, error: Exception | SystemExit) -> None:
         if self.job.on_error == "raise":
             raise example_error(error, self.split, key, place) from error
         entry = {"split": self.split, "key": key, "place": redact(place)}
@@ -266,11 +272,18 @@ def _nothing(rows: Array) -> None:
     """What can be made of examples at once, where that is none."""
 
 
-def example_error(error: Exception, split: str, key: str, place: str) -> ExampleError:
+def example_error(error: Exception | SystemExit, split: str, key: str, place: str) -> ExampleError:
     """The error that names the example."""
     said = f"{type(error).__name__}: {error} - in example {key!r} of {split}"
     if redact(place) not in redact(said):
         said += f", from {place}"
+    return ExampleError(said, split=split, key=key, place=place)
+
+
+def lost_example(lost: LostWorkerError, split: str, key: str, place: str) -> ExampleError:
+    """The error that names the example on which worker processes end."""
+    got = f"a worker process that ended {describe_exit(lost.code)}"
+    said = f"expected to load an example, got {got} - in example {key!r} of {split}, from {place}"
     return ExampleError(said, split=split, key=key, place=place)
 
 

@@ -25,7 +25,12 @@ def schema_path(pattern: str | os.PathLike[str]) -> Path:
 
 def write_schema(pattern: str | os.PathLike[str], schema: Schema) -> None:
     """Say what some files hold, beside them."""
-    publish(schema_path(pattern), seal_json(schema.to_json()))
+    publish(schema_path(pattern), schema_text(schema).encode())
+
+
+def schema_text(schema: Schema) -> str:
+    """Return the content of a schema file."""
+    return seal_json(schema.to_json()).decode()
 
 
 def read_schema(files: Sequence[str]) -> Schema | None:

@@ -17,6 +17,7 @@ from ..manifest import MANIFEST, read_manifest
 from ..records import Records
 from ..records.array_record import ArrayRecordReader
 from ..records.codec import Codec
+from ..records.interrupted import check_complete
 from ..records.peek import SAMPLE, first_records, infer_schema
 from ..records.schema_file import read_schema
 from ..records.shard import ShardReader
@@ -182,10 +183,13 @@ def files_of_splits(patterns: Paths, named: Callable[[str], list[str]]) -> dict[
     """
     texts = path_list(patterns)
     if not all(SPLIT in text and not is_url(text) for text in texts):
-        return by_split(without_side_files([file for text in texts for file in named(text)]))
+        files = without_side_files([file for text in texts for file in named(text)])
+        check_complete(files)
+        return by_split(files)
     splits: dict[str, list[str]] = {}
     for split, pattern in (item for text in texts for item in split_patterns(text).items()):
         splits.setdefault(split, []).extend(without_side_files(named(pattern)))
+    check_complete(file for files in splits.values() for file in files)
     return splits
 
 
@@ -219,12 +223,12 @@ def files_of(pattern: PathLike, format: str | None = None) -> list[str]:
         names = sorted(name for name in os.listdir(pattern) if not name.startswith("."))
         for each in formats:
             if found := [os.path.join(pattern, name) for name in names if format_named(name) == each]:
-                _check_complete(found)
+                _check_numbers(found)
                 return found
     return files_named(pattern, suffixes)
 
 
-def _check_complete(files: Sequence[str]) -> None:
+def _check_numbers(files: Sequence[str]) -> None:
     """That no shard is missing where the names tell how many there are."""
     there: dict[tuple[str, str, int], set[int]] = {}
     for match in filter(None, (SHARD_NAME.fullmatch(os.path.basename(path)) for path in files)):

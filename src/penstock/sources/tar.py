@@ -17,6 +17,7 @@ from ..errors import CorruptionError, NotFoundError, SchemaError
 from ..identity import described
 from ..records.codec import Codec, default_threads, first_row
 from ..records.index import existing_sidecar
+from ..records.interrupted import check_complete
 from ..records.tar import (
     KEY,
     SUFFIXES,
@@ -245,7 +246,9 @@ def tar_files(pattern: Paths) -> list[TarFile]:
 
 
 def _files(pattern: PathLike) -> list[TarFile]:
-    return [TarFile(path) for path in without_side_files(files_named(pattern, SUFFIXES))]
+    files = without_side_files(files_named(pattern, SUFFIXES))
+    check_complete(files)
+    return [TarFile(path) for path in files]
 
 
 def _objects(pattern: PathLike) -> list[TarFile]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import SchemaError
@@ -27,23 +28,25 @@ def dataset_directory(path: str | os.PathLike[str], info: Info | None) -> Path:
     return data_directory() / name / (version or (info and info.version) or FIRST_VERSION)
 
 
-def write_metadata(directory: Path, manifest: Manifest) -> None:
-    """Let TFDS open the dataset; where it can't, leave nothing that says so. dataset_info.json comes last."""
-    remove_metadata(directory)
+def write_metadata(directory: Path, manifest: Manifest, stale: Iterable[str] = ()) -> None:
+    """Let TFDS open the dataset, if it can. dataset_info.json comes last.
+
+    stale  files of an earlier dataset in the directory, which are removed
+    """
     files = metadata_files(manifest)
-    for file in (*label_files(manifest.schema), FEATURES):
-        if file not in files:
-            (directory / file).unlink(missing_ok=True)  # one of another build
-    for file, data in files.items():
-        publish(directory / file, data, sync=file == INFO)
+    if INFO in files:
+        remove_metadata(directory)
+    for name in set(stale) - set(files):
+        (directory / name).unlink(missing_ok=True)
+    for name, data in files.items():
+        publish(directory / name, data, sync=name == INFO)
 
 
 def metadata_files(manifest: Manifest) -> dict[str, bytes]:
-    """Return the files that TFDS reads, dataset_info.json last. They depend on the manifest alone."""
+    """The files that TFDS reads, with their content; dataset_info.json comes last. None if TFDS can't read a field."""
     if why_closed(manifest):
         return {}
-    named = label_files(manifest.schema).items()
-    files = {file: names.encode() for file, names in named if names is not None}
+    files = {name: text.encode() for name, text in label_files(manifest.schema).items() if text is not None}
     features, notes = _features(manifest)
     return {**files, FEATURES: _json(features), INFO: _json(_dataset_info(manifest, notes))}
 
