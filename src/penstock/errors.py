@@ -12,7 +12,9 @@ PenstockError
 ├── BuildError                             a build that cannot go on as asked
 │   ├── ExampleError                       an example that could not be stored: split, key, place
 │   └── NoExamplesError     (SchemaError)  nothing to store: where
-├── LoadError                              a function of a loader that failed on an example: key, path
+├── LoadError                              a function of a loader that failed on an example: key, path;
+│   │                                      or a dataset that was rebuilt after it was loaded
+│   └── StateError          (SchemaError)  a state that a loader cannot resume from
 └── MissingDependencyError  (ImportError)  an optional package that is not installed
 """
 
@@ -130,6 +132,14 @@ class LoadError(PenstockError):
         super().__init__(message)
         self.key = key
         self.path = path
+
+
+class StateError(LoadError, SchemaError):
+    """A state that `resume` cannot go on from: damaged, of other data or of another pipeline."""
+
+    def __init__(self, message: str, where: str = "", hint: str = "") -> None:
+        SchemaError.__init__(self, message, where, hint)
+        self.key = self.path = None
 
 
 class MissingDependencyError(PenstockError, ImportError):

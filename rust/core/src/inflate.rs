@@ -205,8 +205,9 @@ pub(crate) const TRUNCATED: &str = "expected more compressed data, got the end o
 
 /// A read that failed: broken compression is corruption, anything else is the system's word.
 pub(crate) fn read_error(error: &std::io::Error) -> Error {
-    use std::io::ErrorKind::{InvalidData, InvalidInput, QuotaExceeded, UnexpectedEof};
+    use std::io::ErrorKind::{InvalidData, InvalidInput, QuotaExceeded, StaleNetworkFileHandle, UnexpectedEof};
     match error.kind() {
+        StaleNetworkFileHandle => crate::file::replacement(),
         InvalidData | InvalidInput => {
             Error::corrupt(format!("expected a compressed stream, got broken bytes ({error})"))
         }

@@ -10,11 +10,24 @@ from .._core import Index, Shard, offsets_from_dali
 from ..errors import IndexMismatchError
 
 SUFFIX = ".index"
+MAGIC = b"PENSTIDX"  # the first bytes of every index
 
 
 def sidecar_path(path: str | os.PathLike[str]) -> Path:
     """Where the index of a shard is kept: beside it."""
     return Path(os.fspath(path) + SUFFIX)
+
+
+def is_foreign(sidecar: Path) -> bool:
+    """True for a file that is named like an index and is none, damaged or not: it is not replaced, and not deleted."""
+    try:
+        with sidecar.open("rb") as file:
+            head = file.read(len(MAGIC))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return not MAGIC.startswith(head)
 
 
 def existing_sidecar(path: str | os.PathLike[str]) -> Path | None:

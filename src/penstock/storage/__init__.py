@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .documents import beside, read_bytes, read_json, read_json_object
-from .local import publish, sync_folder
+from .local import FileStamp, file_stamp, publish, sync_folder, write_all
 from .patterns import (
     MOST_FILES,
     SPLIT,
@@ -26,11 +26,13 @@ __all__ = [
     "SPLIT",
     "STORE_VARIABLES",
     "Entry",
+    "FileStamp",
     "PathLike",
     "Paths",
     "Store",
     "beside",
     "expand",
+    "file_stamp",
     "is_glob",
     "is_numbered",
     "is_url",
@@ -48,4 +50,5 @@ __all__ = [
     "split_url",
     "sync_folder",
     "url_name",
+    "write_all",
 ]

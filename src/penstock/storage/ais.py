@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote
 
 from ..errors import MissingDependencyError, NotFoundError, SchemaError, StorageError, redact
+from .local import WholeFile
 from .ranges import PIECE, ShortError, cut_out, joined, replaced
 from .store import Entry
 
@@ -99,15 +100,15 @@ class AISStore:
         told: Callable[[Any], object] = lambda block: None,
     ) -> None:
         """Write an object to a file, some pieces at a time."""
-        with path.open("wb", buffering=0) as file, ThreadPoolExecutor(2) as pool:
+        with ThreadPoolExecutor(2) as pool, WholeFile(path, size) as file:
             if self.etl is not None:
                 blocks: Iterator[bytes] = iter([self.read(name)])
             else:
                 spans = [(start, min(size, start + PIECE)) for start in range(0, size, PIECE)]
                 blocks = _ahead(pool, lambda span: self._part(name, span[0], span[1], version), spans)
             for block in blocks:
-                told(block)
                 file.write(block)
+                told(block)
         if version is not None and self.entry(name).version != version:
             raise replaced(f"{self.url}/{name}")
 

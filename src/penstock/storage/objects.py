@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from ..errors import NoBucketError, NotFoundError, StorageError, redact
+from .local import WholeFile
 from .obstore_library import library
 from .ranges import PIECE, ShortError, cut_out, joined, replaced
 from .store import Entry
@@ -152,7 +153,7 @@ class Objects:
         """Write an object to a file, some pieces at a time. A server that is slow is asked for smaller ones."""
         piece, count, at = PIECE, AT_ONCE, 0
         last = time.monotonic()
-        with path.open("r+b" if path.exists() else "wb", buffering=0) as file:  # it may have its size already
+        with WholeFile(path, size) as file:
             while at < size:
                 starts = list(range(at, min(size, at + count * piece), piece))
                 stops = [min(size, start + piece) for start in starts]
@@ -164,8 +165,8 @@ class Objects:
                         piece, count, last = max(SMALLEST, piece // 4), 1, time.monotonic()
                     continue
                 for block in blocks:
-                    told(block)
                     file.write(block)
+                    told(block)
                 at, last = stops[-1], time.monotonic()
         if version is not None and self.entry(name).version != version:
             raise replaced(self._at(name))
