@@ -14,6 +14,7 @@ use crate::crc;
 use crate::error::{Error, Kind, Result};
 use crate::frames::HEADER;
 use crate::inflate::{Compression, Stream};
+use crate::limits;
 use crate::pieces::Pieces;
 use crate::recent::{Recent, Slot};
 
@@ -290,9 +291,7 @@ impl Plain {
     /// Reads `length` bytes at `offset` into `buffer`, which only ever grows, and returns them.
     pub fn read_into<'b>(&self, buffer: &'b mut Vec<u8>, offset: u64, length: u64) -> Result<&'b [u8]> {
         let length = self.backed(offset..offset.saturating_add(length))?;
-        if buffer.len() < length {
-            buffer.resize(length, 0);
-        }
+        limits::grow_to(buffer, length, 0).map_err(|error| error.in_file(&self.path))?;
         self.read_at(&mut buffer[..length], offset)?;
         Ok(&buffer[..length])
     }
