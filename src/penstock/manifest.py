@@ -12,6 +12,7 @@ data/photos/
 from __future__ import annotations
 
 import json
+import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from .info import Info
 from .records.formats import FORMATS
 from .records.index import SUFFIX as INDEX
 from .schema import Schema
-from .storage import publish, read_json
+from .storage import beside, is_url, publish, read_bytes, read_json
 
 MANIFEST = "penstock.json"
 WORK = ".build"
@@ -258,11 +259,11 @@ def _checked(pattern: re.Pattern[str], text: Any) -> str:
     return text
 
 
-def read_manifest(directory: Path) -> Manifest:
-    """The manifest of a dataset."""
-    if directory.is_file():
+def read_manifest(directory: Path | str) -> Manifest:
+    """The manifest of a dataset, whose directory may be a URL."""
+    if not is_url(directory) and os.path.isfile(directory):
         raise StorageError(f"expected the directory of a dataset, got a file - at {directory}")
-    path = directory / MANIFEST
+    path = beside(directory, MANIFEST)
     data = read_json(path, "a manifest", MOST_MANIFEST_BYTES)
     return Manifest.from_json(data, str(path))
 
@@ -337,19 +338,19 @@ def write_keys(path: Path, keys: Iterable[str]) -> None:
     publish(path.with_name(path.name + KEYS_SUFFIX), zlib.compress(json.dumps(list(keys)).encode(), 1), sync=True)
 
 
-def read_keys(path: Path) -> list[str]:
-    """The keys of a shard's records."""
-    file = path.with_name(path.name + KEYS_SUFFIX)
+def read_keys(path: Path | str) -> list[str]:
+    """The keys of a shard's records; the shard may be an object of a store."""
+    file = str(path) + KEYS_SUFFIX
     try:
         packed = zlib.decompressobj()
-        data = packed.decompress(file.read_bytes(), _MOST_KEYS_BYTES)
+        data = packed.decompress(read_bytes(file), _MOST_KEYS_BYTES)
         if not packed.eof:
             raise ValueError("cut off, or too many")
         keys = json.loads(data)
     except FileNotFoundError:
         raise NotFoundError(f"expected the keys of a shard, got nothing at {file}") from None
     except (zlib.error, ValueError) as error:
-        raise CorruptionError(f"expected the keys of a shard, got broken bytes ({error})", str(file)) from None
+        raise CorruptionError(f"expected the keys of a shard, got broken bytes ({error})", file) from None
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise CorruptionError("expected a list of keys, got something else", str(file))
+        raise CorruptionError("expected a list of keys, got something else", file)
     return keys

@@ -25,9 +25,9 @@ from ..records.shard import open_shard
 from ..schema import Schema
 from ..sources.files import short_names
 from ..sources.record_files import RecordFiles
-from ..sources.tar import TarFile, TarSamples, samples_of
+from ..sources.tar import TarSamples, samples_of
 from ..splitting import Splits
-from ..storage import SPLIT, Paths, is_url, join_url, open_store
+from ..storage import SPLIT, LocalCopy, Paths, is_url, join_url, open_store
 from ..tfds.directory import INFO
 from ..tfds.writing import dataset_directory, remove_metadata
 from .engine import Engine
@@ -137,7 +137,7 @@ def _records(files: ShardFiles, opened: Opened) -> RecordFiles | TarSamples:
     if any(file.remote is not None for file in files):
         Fetcher(files).get(paths)
     if files[0].rules is not None:
-        return samples_of([TarFile(path) for path in paths], opened.schema, splits=False)[""]
+        return samples_of([LocalCopy(path) for path in paths], opened.schema, splits=False)[""]
     if opened.manifest is not None:
         for file in files:
             if file.remote is not None:

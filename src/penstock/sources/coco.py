@@ -12,10 +12,10 @@ from ..columns import Array
 from ..errors import CorruptionError, SchemaError
 from ..field import Field
 from ..schema import Schema
-from ..storage import PathLike
+from ..storage import PathLike, checked_path, is_url, join_path, list_folder, read_file
 from .boxes import relative_box
 from .catalog import parse_json
-from .files import files_named, read_file, read_text, stamp_of, within
+from .files import files_named, read_text, stamps_of_files, within
 from .images import check_image
 from .listed import position
 
@@ -23,9 +23,10 @@ from .listed import position
 class Coco:
     """Images with the objects on them. Objects lie in arrays, those of an image next to each other."""
 
-    def __init__(self, root: str, annotations: str, data: Mapping[str, Any]) -> None:
+    def __init__(self, root: str, annotations: str, data: Mapping[str, Any], known: Mapping[str, str]) -> None:
         self.root = root
         self.annotations = annotations
+        self._known = known
         images = _entries(data, "images", annotations)
         categories = _categories(_entries(data, "categories", annotations), annotations)
         self.names: list[str] = [
@@ -103,11 +104,16 @@ class Coco:
 
     def place(self, index: int) -> str:
         """The image's path."""
-        return os.path.join(self.root, self.names[index])
+        return join_path(self.root, self.names[index])
 
     def stamp(self, index: int) -> str:
         """Size and time of change of the image, and of the file of annotations."""
-        return f"{stamp_of(self.place(index))} {stamp_of(self.annotations)}"
+        return " ".join(stamps_of_files([self.place(index), self.annotations], self._known))
+
+    @property
+    def fetches(self) -> bool:
+        """True if examples wait for a store, so that threads can load many at once."""
+        return is_url(self.root)
 
 
 def coco(images: PathLike, annotations: PathLike) -> Coco:
@@ -120,10 +126,14 @@ def coco(images: PathLike, annotations: PathLike) -> Coco:
     if len(files) != 1:
         hint = "Make a split of each: splits(train=coco(...), eval=coco(...))"
         raise SchemaError(f"expected one file of annotations, got {len(files)}", os.fspath(annotations), hint)
+    known = dict(zip(files, stamps_of_files(files), strict=True)) if is_url(files[0]) else {}
     data = parse_json(read_text(files[0]), files[0])
     if not isinstance(data, dict):
         raise SchemaError(f"expected an object with images, annotations and categories, got {type(data).__name__}")
-    return Coco(os.fspath(images), files[0], data)
+    root = checked_path(images)
+    if is_url(root) and not root.startswith("http"):
+        known = {**known, **list_folder(root).stamps}
+    return Coco(root, files[0], data, known)
 
 
 def _entries(data: Mapping[str, Any], name: str, path: str) -> list[dict[str, Any]]:
