@@ -22,6 +22,8 @@ from ..records.formats import Format
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
 from ..sources.tfds_builder import GeneratedSplits
+from ..storage import checked_path, is_url
+from ..tfds.directory import is_tfds_name
 from .attempts import run_tasks
 from .commit import Leak, describe_dataset, sweep_temporary
 from .duplicates import drop_duplicates
@@ -38,7 +40,7 @@ from .plan import cut_shards
 from .report import Built, Meter
 from .resume import begin, finish_commit, take_over, whole_files
 from .schemas import scan
-from .single import build_file, names_file
+from .single import build_file, build_objects, names_file
 from .spool import Spooled, spool_file, spool_name, spool_stream
 from .task import Task
 from .workers import survives_fork
@@ -88,10 +90,13 @@ def build(
     check_type(path, (str, os.PathLike), "a path", "build")
     if not os.fspath(path):
         raise SchemaError("expected a path, got an empty one", "build", "The folder that you are in is .")
+    path = path if is_tfds_name(path) else checked_path(path, "build")
     check_outside(source, path)
     if names_file(path):
         said = {"format": format, "shards": shards, "schema": schema, "order": order, "seed": seed}
         more = {"on_error": on_error, "workers": workers, "engine": engine, "info": info, "overwrite": overwrite}
+        if is_url(path):
+            return build_objects(build, source, str(path), said | more)
         return build_file(build, source, Path(path), said | more)
     if isinstance(source, GeneratedSplits):
         schema = source.schema if schema is None else schema

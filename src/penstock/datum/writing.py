@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ..errors import SchemaError
@@ -13,22 +12,23 @@ from ..image import Image
 from ..manifest import read_manifest
 from ..records.codec import Codec
 from ..records.shard import open_shard
-from ..storage import PathLike, publish
+from ..storage import PathLike, checked_path, join_path, local_copies, publish_document
 from .reading import MAPPING, SHARDS
 
 
 def describe(path: PathLike) -> None:
     """Write what Datum reads a dataset by beside one of ours: its shards, the types and shapes of its features."""
-    directory = Path(path)
+    directory = checked_path(path)
     manifest = read_manifest(directory)
     if manifest.format != "tfrecord" or manifest.options["format"].get("compression"):
         raise SchemaError("expected plain TFRecord files, as Datum reads them, got others", str(directory))
     first = next(iter(manifest.splits.values()))[0]
-    example = open_shard(str(directory / first.file)).example(Codec(manifest.schema), 0)
+    (copy,) = local_copies([join_path(directory, first.file)])
+    example = open_shard(copy.bring()).example(Codec(manifest.schema), 0)
     mapping = {field.name: _said(field, example) for field in manifest.schema.leaves()}
     shards = {split: {each.file: each.records for each in files} for split, files in manifest.splits.items()}
     for name, data in ((SHARDS, shards), (MAPPING, mapping)):
-        publish(directory / name, json.dumps(data).encode())
+        publish_document(join_path(directory, name), json.dumps(data).encode())
 
 
 def _said(field: Field, example: Mapping[str, Any]) -> dict[str, Any]:

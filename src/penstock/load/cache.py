@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import SchemaError
+from ..storage import local_path
 
 MISSING: Any = object()
 _OVERHEAD = 100  # bytes that a value takes besides its own
@@ -24,7 +25,7 @@ class Store:
 
     def __init__(self, budget: int, folder: str | os.PathLike[str] | None = None) -> None:
         self.budget = budget
-        self.folder = None if folder is None else os.fspath(folder)
+        self.folder = None if folder is None else str(local_path(folder, "cache"))
         self.used = 0
         self.shaped: set[str] = set()  # fields that have a shape for each row
         self._kept: dict[int, Any] = {}

@@ -14,13 +14,14 @@ from ..manifest import MANIFEST, WORK, Manifest, read_manifest
 from ..records.formats import FORMATS
 from ..records.tar import SUFFIXES as TARS
 from ..schema import Schema
-from ..storage import PathLike, Paths, beside, is_glob, is_url, path_list
+from ..storage import PathLike, Paths, beside, is_glob, is_url, local_path, path_list
 from ..storage.cache import Cache, RemoteFile
 from ..tfds.directory import INFO, Prepared, find_dataset, is_tfds_name, read_prepared
 from .shard_files import NamedFiles, ShardFiles, StoredFiles
 
 READABLE = (*FORMATS, "tar")
-FILE_SUFFIXES = (".tfrecord", ".tfrecords", ".record", ".array_record", ".gz", ".zst", ".bz2", ".xz", *TARS)
+FILE_SUFFIXES = (".tfrecord", ".tfrecords", ".record", ".tfr", ".tfrec", ".array_record", ".arrayrecord")
+FILE_SUFFIXES += (".gz", ".zst", ".bz2", ".xz", *TARS)
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ def open_dataset(
 
     raw  the files of a tar stay bytes
     """
+    if cache is not None:
+        local_path(cache, "cache")
     if format not in (None, *READABLE):
         expected = ", ".join(f'"{known}"' for known in READABLE)
         raise SchemaError(f"expected one of the formats {expected}, or None to find it out, got {format!r}", "load")
@@ -84,12 +87,15 @@ def open_dataset(
     from .files import open_files  # sources take a while to import, and datasets of ours need none
 
     if remote:
-        from .urls import brought_files, open_url
+        from .urls import brought_files, known_schema, open_url
 
         shared = Cache(cache, cache_bytes)
         if is_url(path) and not names_files(str(path)):
             return open_url(str(path), given, format, shared)
-        paths = [file for each in paths for file in (brought_files([each], shared) if is_url(each) else [each])]
+        brought = brought_files(paths, shared)
+        given = given or known_schema(url for files in brought.values() for url in files)
+        local = {text: list(files.values()) for text, files in brought.items()}
+        return open_files(paths, given, cache, format, raw=raw, brought=local)
     return open_files(paths, given, cache, format, raw=raw)
 
 

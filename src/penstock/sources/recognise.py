@@ -9,8 +9,20 @@ from collections.abc import Iterable, Iterator
 from ..errors import CorruptionError, NotFoundError, PenstockError, SchemaError
 from ..records.peek import first_records
 from ..records.shard import open_shard
-from ..storage import PathLike, expand, is_url
-from .files import IMAGE_SUFFIXES, entries, has_suffix, without_side_files
+from ..storage import (
+    LocalListing,
+    ObjectListing,
+    PathLike,
+    checked_path,
+    expand,
+    is_folder,
+    is_glob,
+    is_url,
+    join_path,
+    list_folder,
+    open_store,
+)
+from .files import IMAGE_SUFFIXES, has_suffix, without_side_files
 from .record_files import format_named
 from .voc import ANNOTATIONS, IMAGES, MASKS
 
@@ -43,8 +55,9 @@ _COCO = re.compile(rb'"(?:annotations|categories|images)"\s*:\s*\[')
 
 def recognise(path: PathLike) -> tuple[str, str]:
     """The name of the source function that reads a path, and why it is that one."""
-    text = os.fspath(path)
-    found = dict(_in_folder(text)) if os.path.isdir(text) else dict(_in_files(text))
+    text = checked_path(path)
+    named = is_url(text) and (is_glob(text) or "{" in text or text.startswith("http"))
+    found = dict(_in_folder(text)) if not named and is_folder(text) else dict(_in_files(text))
     if len(found) == 1:
         return next(iter(found.items()))
     if not found:
@@ -54,7 +67,8 @@ def recognise(path: PathLike) -> tuple[str, str]:
 
 
 def _in_folder(root: str) -> Iterator[tuple[str, str]]:
-    listed = entries(root)
+    listing = list_folder(root)
+    listed = listing.entries()
     folders = {entry.name for entry in listed if entry.is_dir()}
     files = [entry.name for entry in listed if not entry.is_dir()]
     if IMAGES in folders and folders & {ANNOTATIONS, MASKS}:
@@ -66,7 +80,7 @@ def _in_folder(root: str) -> Iterator[tuple[str, str]]:
     catalogs = [name for name in files if has_suffix(name, (".csv",)) and name[: -len(".csv")] in folders]
     if catalogs:
         yield "image_classification", f"it has {catalogs[0]} beside {catalogs[0][: -len('.csv')]}/"
-    elif images := _first_image(root, sorted(folders)):
+    elif images := _first_image(listing, sorted(folders)):
         yield "image_folder", f"it has images in folders: {images}"
     records = _first_named(files)
     for format, file in records.items():
@@ -77,22 +91,22 @@ def _in_folder(root: str) -> Iterator[tuple[str, str]]:
         first = next((file for file in files if has_suffix(file, suffixes) and file not in catalogs), None)
         if first is None or name == "image_folder":
             continue
-        if name == "json" and _KEYED_TEXT.match(_head(os.path.join(root, first))):
+        if name == "json" and _KEYED_TEXT.match(_head(join_path(root, first))):
             yield "text_classification", f"it has texts with ids: {first}"
         else:
             yield name, f"it has {first}"
 
 
-def _first_image(root: str, folders: list[str], depth: int = 2) -> str:
+def _first_image(listing: LocalListing | ObjectListing, folders: list[str], depth: int = 2) -> str:
     """An image one or two folders down, by its path below the root, or nothing."""
     for folder in folders:
-        below = entries(os.path.join(root, folder))
+        below = listing.entries(folder)
         for entry in below:
             if has_suffix(entry.name, IMAGE_SUFFIXES) and not entry.is_dir():
                 return f"{folder}/{entry.name}"
         if depth > 1:
             deeper = [f"{folder}/{entry.name}" for entry in below if entry.is_dir()]
-            if found := _first_image(root, deeper, depth - 1):
+            if found := _first_image(listing, deeper, depth - 1):
                 return found
     return ""
 
@@ -101,7 +115,7 @@ def _in_files(pattern: str) -> Iterator[tuple[str, str]]:
     files = without_side_files(expand(pattern))
     if not is_url(files[0]) and not os.path.lexists(files[0]):
         raise NotFoundError(f"expected a file or a folder, got nothing at {pattern}")
-    for name, suffixes in () if is_url(files[0]) else _FILES.items():
+    for name, suffixes in _FILES.items():
         matching = [path for path in files if has_suffix(path, suffixes)]
         if not matching or (name == "image_folder" and len(files) == 1):
             continue
@@ -138,5 +152,9 @@ def _first_named(names: Iterable[str]) -> dict[str, str]:
 
 
 def _head(path: str) -> bytes:
+    if is_url(path):
+        store, name = open_store(path)
+        size = store.entry(name).size
+        return store.read(name, 0, min(size, _HEAD)).removeprefix(b"\xef\xbb\xbf")
     with open(path, "rb") as file:
         return file.read(_HEAD).removeprefix(b"\xef\xbb\xbf")

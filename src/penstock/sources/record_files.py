@@ -58,6 +58,7 @@ _TFDS_NAME = re.compile(r"([A-Za-z]\w*)-([\w-]+)\.(?:tfrecord|array_record)-\d{5
 _SUFFIX = "|".join(re.escape(suffix) for suffixes in SUFFIXES.values() for suffix in suffixes)
 _NUMBERED = re.compile(rf"(.*?)(?:[-_.]?\d+(?:-of-\d+)?)?(?:{_SUFFIX})", re.IGNORECASE)
 
+NONE_KNOWN: Mapping[str, list[str]] = {}
 _SAMPLED_FILES = 16
 _OPEN_FILES = 16  # that are kept open
 
@@ -211,17 +212,24 @@ def _record_files(
     )
 
 
-def files_of_splits(patterns: Paths, named: Callable[[str], list[str]]) -> dict[str, list[str]]:
+def files_of_splits(
+    patterns: Paths, named: Callable[[str], list[str]], known: Mapping[str, list[str]] = NONE_KNOWN
+) -> dict[str, list[str]]:
     """The files of each split, by what stands for {split} in patterns, or by their names; else all under "".
 
     named  the files of one pattern
+    known  the files of patterns that were looked up already
     """
+
+    def files(text: str) -> list[str]:
+        return known[text] if text in known else named(text)
+
     texts = path_list(patterns)
     if not all(SPLIT in text for text in texts):
-        return by_split(without_side_files([file for text in texts for file in named(text)]))
+        return by_split(without_side_files([file for text in texts for file in files(text)]))
     splits: dict[str, list[str]] = {}
     for split, pattern in (item for text in texts for item in split_patterns(text).items()):
-        splits.setdefault(split, []).extend(without_side_files(named(pattern)))
+        splits.setdefault(split, []).extend(without_side_files(files(pattern)))
     return splits
 
 
@@ -307,9 +315,14 @@ def _schema_of_datasets(files: Sequence[str]) -> Schema | None:
     return next(iter(found.values()), None)
 
 
+def schema_beside(files: Sequence[str]) -> Schema | None:
+    """The schema that stands beside some files, or in their dataset's manifest."""
+    return read_schema(files) or _schema_of_datasets(files)
+
+
 def schema_of(files: Sequence[str]) -> Schema:
     """The schema that stands beside some files, or in their dataset's manifest; else what the first records show."""
-    told = read_schema(files) or _schema_of_datasets(files)
+    told = schema_beside(files)
     if told is not None:
         return told
     step = max(1, len(files) // _SAMPLED_FILES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .documents import beside, read_bytes, read_json, read_json_object
+from .documents import beside, publish_document, read_bytes, read_json, read_json_object
 from .files import (
     FETCHES,
     FolderEntry,
@@ -16,6 +16,7 @@ from .files import (
     is_folder,
     join_path,
     list_folder,
+    list_objects,
     local_copies,
     local_path,
     named_by_url,
@@ -68,6 +69,7 @@ __all__ = [
     "join_path",
     "join_url",
     "list_folder",
+    "list_objects",
     "local_copies",
     "local_path",
     "named_by",
@@ -79,6 +81,7 @@ __all__ = [
     "parent_path",
     "path_list",
     "publish",
+    "publish_document",
     "read_bytes",
     "read_file",
     "read_files",

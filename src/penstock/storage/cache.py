@@ -21,9 +21,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from ..errors import CorruptionError, StorageError
+from ..errors import CorruptionError, SchemaError, StorageError
 from .locks import try_lock, unlock
-from .store import open_store, url_name
+from .store import is_url, open_store, url_name
 
 MOST = 100 << 30  # bytes, where nobody says how many, and no more than half of the room that there is
 PATIENCE = 600.0  # seconds that a file is waited for which another process brings
@@ -252,5 +252,12 @@ class Cache:
 
 def default_folder() -> Path:
     """Where shards are kept unless someone says where."""
+    return cache_home() / "shards"
+
+
+def cache_home() -> Path:
+    """The folder of all that may be deleted: in $XDG_CACHE_HOME, which has to be on a local disk."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(home) / "penstock" / "shards"
+    if is_url(home):
+        raise SchemaError("expected a local folder in XDG_CACHE_HOME, got a URL", home)
+    return Path(home) / "penstock"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CorruptionError, NotFoundError
+from .local import publish
 from .store import Entry, is_url, join_url, open_store
 
 
@@ -22,6 +23,15 @@ def read_bytes(path: Path | str) -> bytes:
         return Path(path).read_bytes()
     store, name = open_store(str(path))
     return store.read(name)
+
+
+def publish_document(path: Path | str, data: bytes) -> None:
+    """Write a small file, locally or to a store, so that it is seen whole or not at all."""
+    if not is_url(path):
+        publish(path, data)
+        return
+    store, name = open_store(str(path))
+    store.publish(name, data)
 
 
 def read_json(path: Path | str, what: str, most_bytes: int) -> Any:

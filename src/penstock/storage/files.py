@@ -151,6 +151,12 @@ def list_folder(path: str) -> LocalListing | ObjectListing:
     return ObjectListing(path) if is_url(path) else LocalListing(path)
 
 
+def list_objects(url: str) -> list[str]:
+    """Return the URLs of all objects below a folder of a store; none where there is no such folder."""
+    store, name = open_store(url)
+    return [f"{store.url}/{entry.name}" for entry in store.list(name)]
+
+
 def is_folder(path: str) -> bool:
     """Return True if a path is a folder. A store has a folder where objects have its name before theirs."""
     if not is_url(path):
