@@ -20,8 +20,8 @@ from ..tfds.directory import INFO, Prepared, find_dataset, is_tfds_name, read_pr
 from .shard_files import NamedFiles, ShardFiles, StoredFiles
 
 READABLE = (*FORMATS, "tar")
-FILE_SUFFIXES = (".tfrecord", ".tfrecords", ".record", ".tfr", ".tfrec", ".array_record", ".arrayrecord")
-FILE_SUFFIXES += (".gz", ".zst", ".bz2", ".xz", *TARS)
+RECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".record", ".tfr", ".tfrec", ".array_record", ".arrayrecord")
+FILE_SUFFIXES = (*RECORD_SUFFIXES, ".gz", ".zst", ".bz2", ".xz", *TARS)
 
 
 @dataclass(frozen=True)
