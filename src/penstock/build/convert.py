@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..errors import CorruptionError, PenstockError, SchemaError
 from ..identity import digest
 from ..load.dataset import Dataset
 from ..load.fetching import Fetcher, bring, bring_beside
-from ..load.opening import Opened, open_dataset, open_manifest
+from ..load.opening import Opened, names_files, open_dataset, open_manifest
 from ..load.shard_files import ShardFile, ShardFiles
 from ..manifest import KEYS_SUFFIX, MANIFEST, read_keys
 from ..records.formats import Format
@@ -26,10 +26,10 @@ from ..records.shard import open_shard
 from ..schema import Schema
 from ..sources.files import short_names
 from ..sources.record_files import RecordFiles
-from ..sources.tar import TarFile, TarSamples, samples_of
+from ..sources.tar import TarSamples, samples_of
 from ..splitting import Splits
-from ..storage import SPLIT, Paths, is_url, join_url, open_store
-from ..tfds.directory import INFO
+from ..storage import SPLIT, LocalCopy, Paths, checked_path, expand, is_url, join_url, open_store, path_list
+from ..tfds.directory import INFO, is_tfds_name
 from ..tfds.writing import dataset_directory, remove_metadata
 from .engine import Engine
 from .local import Local
@@ -37,6 +37,7 @@ from .numbered import at_once, check_apart, open_written, schema_texts, steps, w
 from .report import Built, Meter
 from .run import build
 from .single import alone, file_format, names_file
+from .staging import staged_files
 from .tars import names_tars, write_tars
 from .workers import Progress
 
@@ -65,6 +66,13 @@ def convert(
     here = engine or Local(workers=workers)
     if (names_tars(path) or names_file(path)) and not isinstance(here, Local):
         raise SchemaError("expected files to be written by this machine, got another engine", str(path))
+    path = str(path) if is_tfds_name(path) else checked_path(path, "convert")
+    if is_url(path) and (names_tars(path) or names_file(path)):
+        asked: dict[str, Any] = {"format": format, "shards": shards, "schema": schema}
+        asked |= {"workers": workers, "engine": engine, "overwrite": overwrite}
+        with staged_files(path, overwrite=overwrite, made_from=_objects_of(source)) as local:
+            known = convert(source, local, **asked).schema
+        return Dataset(replace(open_dataset(path, None if names_tars(path) else known, None), path=path))
     if names_tars(path):
         said: dict[str, Any] = {"format": format, "shards": shards, "schema": schema, "overwrite": overwrite}
         with alone(Path(path)):
@@ -73,10 +81,11 @@ def convert(
     told = opened.manifest or opened.prepared
     info = told.info if told else None
     places = {file.place.rpartition("/")[0] for files in opened.splits.values() for file in files}
-    if is_url(path):
-        same = str(path).rstrip("/") in places
+    directory = dataset_directory(path, info)
+    if is_url(directory):
+        same = str(directory).rstrip("/") in places
     else:
-        same = os.path.realpath(dataset_directory(path, info)) in map(os.path.realpath, places)
+        same = os.path.realpath(directory) in map(os.path.realpath, places)
     if same:
         raise SchemaError("expected another directory to convert into, got that of the source", str(path))
     sources = {split: _records(files, opened) for split, files in opened.splits.items()}
@@ -98,6 +107,11 @@ def convert(
     )
     _verify(built._opened.path, list(_comparisons(built)), sources, here)
     return built
+
+
+def _objects_of(source: Paths) -> list[str]:
+    """The objects of a store that record files are."""
+    return [url for text in path_list(source) if is_url(text) and names_files(text) for url in expand(text)]
 
 
 def _convert_to_files(
@@ -145,7 +159,7 @@ def _records(files: ShardFiles, opened: Opened) -> RecordFiles | TarSamples:
     if any(file.remote is not None for file in files):
         Fetcher(files).get(paths)
     if files[0].rules is not None:
-        return samples_of([TarFile(path) for path in paths], opened.schema, splits=False)[""]
+        return samples_of([LocalCopy(path) for path in paths], opened.schema, splits=False)[""]
     if opened.manifest is not None:
         for file in files:
             if file.remote is not None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,8 @@ from ..inference import cover
 from ..records.codec import Codec
 from ..records.formats import Format
 from ..schema import Schema
-from ..subset import TableSubset, is_table, takes_many
+from ..storage import FETCHES
+from ..subset import Subset, TableSubset, is_table, takes_many
 from .ahead import ahead
 from .inputs import Inputs, are_plain, hands_on_records, multiplies, parts_of, return_to, working_directory
 from .workers import LostWorkerError, begin_example, describe_exit
@@ -141,7 +144,8 @@ class Encoder:
                 step = self.next_step(step, [records])
             else:
                 named = zip(their_keys, some.tolist(), strict=True)
-                yield from self.loaded(named, inputs.source.__getitem__, inputs.place)
+                with closing(_loads(inputs.source, some.tolist())) as loads:
+                    yield from self.loaded(named, partial(_next_load, loads), inputs.place)
 
     def _at_once(self, source: Any, rows: Array) -> Callable[[Array], Records] | None:
         if hands_on_records(source) and source.schema == self.job.schema:
@@ -266,6 +270,22 @@ class Encoder:
         entry = {"split": self.split, "key": key, "place": redact(place)}
         entry["error"] = redact(f"{type(error).__name__}: {error}")
         self.outcome.bad.append({**entry, "traceback": redact("".join(traceback.format_exception(error)))})
+
+
+def _loads(source: Any, numbers: list[int]) -> Generator[Callable[[], Any], None, None]:
+    """What loads each example, in order. Those of a store are downloaded ahead, some at a time."""
+    inner = source
+    while isinstance(inner, Subset):
+        inner = inner.source
+    threads = FETCHES if getattr(inner, "fetches", False) else 1
+    with closing(ahead(source.__getitem__, numbers, threads)) as coming:
+        for _, load in coming:
+            yield load
+
+
+def _next_load(loads: Iterator[Callable[[], Any]], number: int) -> Any:
+    """The next example, which is that of the number."""
+    return next(loads)()
 
 
 def _nothing(rows: Array) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from ..load.opening import Opened, open_manifest
 from ..manifest import WORK, Manifest
-from ..storage import is_url
 from ..tfds.writing import dataset_directory
 from .commit import Leak, find_leaks, publish_dataset, remove_work, sweep_shards
 from .encoder import Outcome, Target
@@ -108,8 +107,9 @@ class Folder:
 
 def place_of(path: str | Path, info: Any, *, published: bool = True) -> Folder:
     """What a path or a URL stands for."""
-    if is_url(path):
-        from .store_folder import StoreFolder
+    directory = dataset_directory(path, info)
+    if isinstance(directory, Path):
+        return Folder(directory, published=published)
+    from .store_folder import StoreFolder
 
-        return StoreFolder(str(path))
-    return Folder(dataset_directory(path, info), published=published)
+    return StoreFolder(directory)

@@ -22,6 +22,8 @@ from ..records.formats import Format
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
 from ..sources.tfds_builder import GeneratedSplits
+from ..storage import checked_path, is_url
+from ..tfds.directory import is_tfds_name
 from ..tfds.writing import metadata_files
 from .attempts import run_tasks
 from .commit import Leak, describe_dataset, sweep_temporary
@@ -49,7 +51,7 @@ from .plan import cut_shards
 from .report import Built, Meter
 from .resume import begin, finish_commit, take_over, whole_files
 from .schemas import scan
-from .single import build_file, names_file
+from .single import build_file, build_objects, names_file
 from .spool import Spooled, spool_file, spool_name, spool_stream
 from .task import Task
 from .workers import LostWorkerError, survives_fork
@@ -99,10 +101,13 @@ def build(
     check_type(path, (str, os.PathLike), "a path", "build")
     if not os.fspath(path):
         raise SchemaError("expected a path, got an empty one", "build", "The folder that you are in is .")
+    path = path if is_tfds_name(path) else checked_path(path, "build")
     check_outside(source, path)
     options: dict[str, Any] = {"format": format, "shards": shards, "schema": schema, "order": order, "seed": seed}
     options |= {"on_error": on_error, "workers": workers, "engine": engine, "info": info, "overwrite": overwrite}
     if names_file(path):
+        if is_url(path):
+            return build_objects(_build_folder, source, str(path), options)
         return build_file(_build_folder, source, Path(path), options)
     return _build_folder(source, path, **options)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import BuildError, SchemaError
 from ..load.dataset import Dataset
-from ..load.opening import Opened
+from ..load.opening import Opened, open_dataset
 from ..manifest import MANIFEST, WORK, Manifest, ShardEntry
 from ..records.formats import FORMATS, Format
 from ..records.schema_file import schema_path
@@ -29,6 +29,7 @@ from .local import Local
 from .numbered import NumberedFiles, check_apart, check_pattern, open_written, schema_texts, write_files
 from .ownership import QUARANTINE
 from .report import Built, Meter
+from .staging import source_urls, staged_files
 
 SUFFIXES = dict.fromkeys((".record", ".tfr", ".tfrec", ".tfrecord", ".tfrecords"), "tfrecord")
 SUFFIXES[".array_record"] = "array_record"
@@ -51,9 +52,6 @@ def names_file(path: str | Path) -> bool:
     if set(os.path.basename(path)) & set("*?") and not os.path.exists(path):
         hint = f"Number them: {re.sub('[*?]+', '{000..}', str(path), count=1)}"
         raise SchemaError("expected names of files to write, got a glob", str(path), hint)
-    if is_url(path):
-        hint = "Build a dataset there, or the file here, and copy it"
-        raise SchemaError("expected a folder of a store, got files of records", str(path), hint)
     return not folder
 
 
@@ -63,6 +61,16 @@ def quarantine_of(path: str | Path) -> Path:
         return Path(path) / QUARANTINE
     folder = _hidden(str(path))
     return folder.with_name(f"{folder.name[1 : -len(HIDDEN)]}.{QUARANTINE}")
+
+
+def build_objects(build: Callable[..., Built], source: Any, url: str, options: dict[str, Any]) -> Built:
+    """Build a source into files of a store: on a local disk first, where a build that was cut off goes on."""
+    with staged_files(url, overwrite=options["overwrite"], made_from=source_urls(_files_read(source))) as local:
+        built = build_file(build, source, Path(local), options)
+    opened = replace(open_dataset(url, built.schema, None), path=url)
+    Dataset.__init__(built, opened)
+    built.manifest = _described(built.manifest, opened, file_format(options["format"], Path(local), options["shards"]))
+    return built
 
 
 def build_file(build: Callable[..., Built], source: Any, path: Path, options: dict[str, Any]) -> Built:

@@ -113,7 +113,7 @@ def expand_all(patterns: Iterable[str]) -> list[str]:
 
 def _expanded(pattern: str) -> list[str]:
     if is_url(pattern) and names_files(pattern):
-        return brought_files([pattern], Cache())
+        return [path for files in brought_files([pattern], Cache()).values() for path in files.values()]
     if is_url(pattern):
         return [pattern]
     if SPLIT not in pattern or os.path.lexists(pattern):

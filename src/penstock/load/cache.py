@@ -14,7 +14,7 @@ import numpy as np
 
 from .._core import crc32c
 from ..errors import SchemaError, StorageError
-from ..storage import write_all
+from ..storage import local_path, write_all
 
 MISSING: Any = object()
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what the system reports where a file cannot grow
@@ -33,7 +33,7 @@ class Store:
 
     def __init__(self, budget: int, folder: str | os.PathLike[str] | None = None) -> None:
         self.budget = budget
-        self.folder = None if folder is None else os.fspath(folder)
+        self.folder = None if folder is None else str(local_path(folder, "cache"))
         self.used = 0
         self.shaped: set[str] = set()  # fields that have a shape for each row
         self._kept: dict[int, Any] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -24,6 +24,7 @@ from ..schema import Schema
 from ..sources.listed import split_order
 from ..sources.record_files import files_of, files_of_splits, format_named, schema_of
 from ..storage import FileStamp, PathLike, file_stamp
+from ..storage.cache import cache_home
 from ..tfds.directory import INFO
 from .opening import Opened
 from .shard_files import ShardFile, ShardFiles
@@ -60,13 +61,15 @@ def open_files(
     *,
     raw: bool = False,
     cached: Path | None = None,
+    brought: Mapping[str, list[str]] | None = None,
 ) -> Opened:
     """Record files as a dataset.
 
-    cached  a cache: files below it may be deleted and downloaded again, with the same content
+    cached   a cache: files below it may be deleted and downloaded again, with the same content
+    brought  the local files of each pattern of a store
     """
-    path = Path(paths[0])
-    found = files_of_splits(paths, partial(record_files, format=format))
+    path = Path(paths[0]) if brought is None else next(Path(file) for files in brought.values() for file in files)
+    found = files_of_splits(paths, partial(record_files, format=format), brought or {})
     splits = {split or "train": files for split, files in found.items()}
     files = [file for some in splits.values() for file in some]
     with ThreadPoolExecutor(min(len(files), default_threads() * 4)) as pool:
@@ -139,8 +142,7 @@ def _described(shard: Shard, stamp: FileStamp, sidecar: str | None) -> ShardFile
 def cached_index(path: str, folder: PathLike | None = None) -> Path:
     """Where the index of a file is kept whose directory is not ours to write to."""
     if folder is None:
-        home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        folder = os.path.join(home, "penstock", "index")
+        folder = cache_home() / "index"
     full = os.path.realpath(path)
     digest = hashlib.blake2b(full.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     return Path(folder) / f"{digest}-{os.path.basename(full)}{SUFFIX}"

@@ -15,13 +15,14 @@ from ..records.formats import FORMATS
 from ..records.shard import open_shard
 from ..records.tar import SUFFIXES as TARS
 from ..schema import Schema
-from ..storage import FileStamp, PathLike, Paths, beside, file_stamp, is_glob, is_url, path_list
+from ..storage import FileStamp, PathLike, Paths, beside, file_stamp, is_glob, is_url, local_path, path_list
 from ..storage.cache import Cache, RemoteFile
 from ..tfds.directory import INFO, Prepared, find_dataset, is_tfds_name, read_prepared
 from .shard_files import NamedFiles, ShardFiles, StoredFiles
 
 READABLE = (*FORMATS, "tar")
-FILE_SUFFIXES = (".tfrecord", ".tfrecords", ".record", ".array_record", ".gz", ".zst", ".bz2", ".xz", *TARS)
+RECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".record", ".tfr", ".tfrec", ".array_record", ".arrayrecord")
+FILE_SUFFIXES = (*RECORD_SUFFIXES, ".gz", ".zst", ".bz2", ".xz", *TARS)
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ def open_dataset(
 
     raw  the files of a tar stay bytes
     """
+    if cache is not None:
+        local_path(cache, "cache")
     if format not in (None, *READABLE):
         expected = ", ".join(f'"{known}"' for known in READABLE)
         raise SchemaError(f"expected one of the formats {expected}, or None to find it out, got {format!r}", "load")
@@ -86,13 +89,15 @@ def open_dataset(
     from .files import open_files  # sources take a while to import, and datasets of ours need none
 
     if remote:
-        from .urls import brought_files, open_url
+        from .urls import brought_files, known_schema, open_url
 
         shared = Cache(cache, cache_bytes)
         if is_url(path) and not names_files(str(path)):
             return open_url(str(path), given, format, shared)
-        paths = [file for each in paths for file in (brought_files([each], shared) if is_url(each) else [each])]
-        return open_files(paths, given, cache, format, raw=raw, cached=shared.folder)
+        brought = brought_files(paths, shared)
+        given = given or known_schema(url for files in brought.values() for url in files)
+        local = {text: list(files.values()) for text, files in brought.items()}
+        return open_files(paths, given, cache, format, raw=raw, cached=shared.folder, brought=local)
     return open_files(paths, given, cache, format, raw=raw)
 
 

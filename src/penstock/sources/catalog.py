@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,10 +13,19 @@ from ..errors import CorruptionError, SchemaError
 from ..field import Field
 from ..schema import Schema
 from ..splitting import Splits
-from ..storage import PathLike, Paths
+from ..storage import (
+    PathLike,
+    Paths,
+    bring_all,
+    checked_path,
+    local_copies,
+    named_by_url,
+    parent_path,
+    read_file,
+)
 from ..subset import view
 from .cells import cast, read_columns
-from .files import files_named, has_suffix, not_text, read_file, read_text
+from .files import files_named, has_suffix, not_text, read_text
 from .listed import Listed, Load, Loading, check_columns, image_columns, position, split_rows
 from .table import Origin, Table
 
@@ -52,6 +60,8 @@ def csv(
     delimiter  what stands between cells: a comma unless told, a tab in files that end in .tsv
     types      {"price": "float32", "code": "str"}: columns that are read as something else
     root       the folder that paths are relative to; otherwise that of the CSV file
+
+    Files may be in a store. They are copied to the local cache first; images are downloaded as they are needed.
     """
     files = files_named(pattern, (".csv", ".tsv"))
     images = image_columns(image)
@@ -60,9 +70,11 @@ def csv(
         delimiter = "\t" if all(has_suffix(file, (".tsv",)) for file in files) else ","
     said = dict(types or {})
     texts = [*images.values(), *filter(None, [split]), *(name for name in said if said[name] == "str")]
-    columns, lines = read_columns(files, delimiter, texts)
+    copies = local_copies(files)
+    with named_by_url(copies):
+        columns, lines = read_columns(bring_all(copies), delimiter, texts)
     check_columns([*texts, *keys, *said, *filter(None, [label])], list(columns), files[0])
-    origin = Origin(files, [len(each) for each in lines], lines)
+    origin = Origin(copies, [len(each) for each in lines], lines)
     for name in said.keys() - set(texts):
         columns[name] = cast(columns[name], said[name], name, origin.place)
     kept = {name: column for name, column in columns.items() if name != split or name in keys}
@@ -72,7 +84,7 @@ def csv(
         rows.schema = Schema({**rows.schema, LABEL: field})
     source: Table | Loading = rows
     if images or load is not None:
-        source = Loading(rows, images, Folders(origin) if root is None else os.fspath(root), load)
+        source = Loading(rows, images, Folders(origin) if root is None else checked_path(root), load)
     return source if split is None else _by_split(source, columns[split].to_list(), files[0])
 
 
@@ -118,10 +130,12 @@ class Lines:
     schema: Schema | None = None
 
     def __init__(self, files: Sequence[str]) -> None:
-        starts, ends, lines = zip(*map(_line_places, files), strict=True)
+        self._copies = local_copies(files)
+        with named_by_url(self._copies):
+            starts, ends, lines = zip(*map(_line_places, bring_all(self._copies)), strict=True)
         self.starts: Array = np.concatenate(starts)
         self.ends: Array = np.concatenate(ends)
-        self.origin = Origin(files, [len(each) for each in lines], lines)
+        self.origin = Origin(self._copies, [len(each) for each in lines], lines)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -131,7 +145,7 @@ class Lines:
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         index = position(index, len(self))
-        path = self.origin.files[self.origin.file(index)[0]]
+        path = self._copies[self.origin.file(index)[0]].bring()
         start, end = int(self.starts[index]), int(self.ends[index])
         try:
             with open(path, "rb", buffering=0) as file:
@@ -172,7 +186,7 @@ class Objects:
             self.names = names if self.names is None else [*self.names, *(names or ())]
             self.items += items
             counts.append(len(items))
-        self.origin = Origin(files, counts)
+        self.origin = Origin(local_copies(files), counts)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -283,7 +297,7 @@ class Folders:
     """The folder of the file that each row of a catalog comes from."""
 
     def __init__(self, origin: Origin) -> None:
-        self.folders = [os.path.dirname(path) or os.curdir for path in origin.files]
+        self.folders = list(map(parent_path, origin.files))
         self.origin = origin
 
     def __call__(self, index: int) -> str:
@@ -309,7 +323,7 @@ def _catalog(
         known = None if label is None else Labels(label, labels)
         source = Keyed(rows, names if keys else None, None if split in keys else split, known)
     if images or load is not None:
-        folder = Folders(rows.origin) if root is None else os.fspath(root)
+        folder = Folders(rows.origin) if root is None else checked_path(root)
         source = Loading(source, images, folder, load)
     if split is None or splits is None:
         return source

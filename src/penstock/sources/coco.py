@@ -13,10 +13,10 @@ from ..columns import Array
 from ..errors import CorruptionError, SchemaError
 from ..field import Field
 from ..schema import Schema
-from ..storage import PathLike
+from ..storage import PathLike, checked_path, is_file, is_folder, is_url, join_path, list_folder, read_file
 from .boxes import relative_box
 from .catalog import parse_json
-from .files import entries, files_named, has_suffix, read_file, read_text, stamp_of, within
+from .files import entries, files_named, has_suffix, head_of, read_text, stamps_of_files, within
 from .images import check_image
 from .listed import position, split_order
 
@@ -24,9 +24,10 @@ from .listed import position, split_order
 class Coco:
     """Images with the objects on them. Objects lie in arrays, those of an image next to each other."""
 
-    def __init__(self, root: str, annotations: str, data: Mapping[str, Any]) -> None:
+    def __init__(self, root: str, annotations: str, data: Mapping[str, Any], known: Mapping[str, str]) -> None:
         self.root = root
         self.annotations = annotations
+        self._known = known
         images = _entries(data, "images", annotations)
         categories = _categories(_entries(data, "categories", annotations), annotations)
         self.names: list[str] = [
@@ -104,11 +105,16 @@ class Coco:
 
     def place(self, index: int) -> str:
         """The image's path."""
-        return os.path.join(self.root, self.names[index])
+        return join_path(self.root, self.names[index])
 
     def stamp(self, index: int) -> str:
         """Size and time of change of the image, and of the file of annotations."""
-        return f"{stamp_of(self.place(index))} {stamp_of(self.annotations)}"
+        return " ".join(stamps_of_files([self.place(index), self.annotations], self._known))
+
+    @property
+    def fetches(self) -> bool:
+        """True if examples wait for a store, so that threads can load many at once."""
+        return is_url(self.root)
 
 
 _HEAD = 1 << 20  # bytes of a file of annotations that are looked at
@@ -132,7 +138,7 @@ def coco_parts(root: str) -> dict[str, tuple[str, str]]:
     listed = [f"{place}/{entry.name}" for place in near for entry in entries(place) if not entry.is_dir()]
     files = [path for path in listed if has_suffix(path, (".json",))]
     files = [path for path in files if not os.path.basename(path).startswith(_OTHER_TASKS)][:_MOST_FILES]
-    files += filter(os.path.isfile, (f"{place}/{_ROBOFLOW}" for place in places[1:]))
+    files += filter(is_file, (f"{place}/{_ROBOFLOW}" for place in places[1:]))
     heads = {path: head for path in dict.fromkeys(files) if _IS_COCO.search(head := _head(path))}
     found: dict[str, tuple[str, str]] = {}
     for path, head in heads.items():
@@ -146,7 +152,7 @@ def coco_parts(root: str) -> dict[str, tuple[str, str]]:
         if split in found:
             names = f"{found[split][1]} and {path}"
             raise SchemaError(f"expected one file of annotations for each split, got {names}", root)
-        found[split] = (os.path.normpath(images), os.path.normpath(path))
+        found[split] = (_normal(images), _normal(path))
     if len(found) == 1:
         return {"": next(iter(found.values()))}
     without_years = [_YEAR.sub("", split) for split in found]
@@ -155,19 +161,22 @@ def coco_parts(root: str) -> dict[str, tuple[str, str]]:
     return dict(sorted(zip(splits, found.values(), strict=True), key=lambda part: split_order(part[0])))
 
 
+def _normal(path: str) -> str:
+    return path if is_url(path) else os.path.normpath(path)
+
+
 def _image_folder(head: bytes, places: list[str]) -> str | None:
     """The folder among some in which the first image of a file of annotations lies."""
     name = _FILE_NAME.search(head)
     if name is None:
-        return next(filter(os.path.isdir, places), None)
+        return next(filter(is_folder, places), None)
     first = os.fsdecode(name[1])
-    return next((place for place in places if os.path.isfile(os.path.join(place, first))), None)
+    return next((place for place in places if is_file(join_path(place, first))), None)
 
 
 def _head(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read(_HEAD)
+        return head_of(path, _HEAD)
     except OSError:
         return b""
 
@@ -182,10 +191,14 @@ def coco(images: PathLike, annotations: PathLike) -> Coco:
     if len(files) != 1:
         hint = "Make a split of each: splits(train=coco(...), eval=coco(...))"
         raise SchemaError(f"expected one file of annotations, got {len(files)}", os.fspath(annotations), hint)
+    known = dict(zip(files, stamps_of_files(files), strict=True)) if is_url(files[0]) else {}
     data = parse_json(read_text(files[0]), files[0])
     if not isinstance(data, dict):
         raise SchemaError(f"expected an object with images, annotations and categories, got {type(data).__name__}")
-    return Coco(os.fspath(images), files[0], data)
+    root = checked_path(images)
+    if is_url(root) and not root.startswith("http"):
+        known = {**known, **list_folder(root).stamps}
+    return Coco(root, files[0], data, known)
 
 
 def _entries(data: Mapping[str, Any], name: str, path: str) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ from typing import Any
 
 from ..errors import SchemaError, StorageError, name_known
 from ..splitting import Splits
-from .files import IMAGE_SUFFIXES, decoded_text, entries, has_suffix
+from ..storage import is_url, parent_path
+from .files import IMAGE_SUFFIXES, decoded_text, entries, has_suffix, head_of
 from .listed import Loading
 
 CATALOGS = {"csv": (".csv", ".tsv"), "jsonl": (".jsonl", ".ndjson"), "json": (".json",)}
@@ -47,7 +48,7 @@ class Catalog:
     @property
     def options(self) -> dict[str, Any]:
         """The options of the function that reads it."""
-        root = None if self.root == (os.path.dirname(self.path) or os.curdir) else self.root
+        root = None if self.root == parent_path(self.path) else self.root
         said = {"image": self.image, "label": self.label, "split": self.split, "root": root}
         said["delimiter"] = _other_delimiter(self.path) if self.kind == "csv" else None
         return {name: value for name, value in said.items() if value is not None}
@@ -60,8 +61,7 @@ class Catalog:
 
 def _other_delimiter(path: str) -> str | None:
     """The delimiter of a CSV file that is not the usual one."""
-    with open(path, "rb") as file:
-        header = decoded_text(file.read(_HEAD), path, whole=False).partition("\n")[0]
+    header = decoded_text(head_of(path, _HEAD), path, whole=False).partition("\n")[0]
     delimiter = _delimiter(path, header)
     return None if delimiter == _delimiter(path, "") else delimiter
 
@@ -258,7 +258,7 @@ def notes_on(source: Any, catalog: Catalog) -> list[str]:
         notes.append(f"splits are those of the column {catalog.split!r}: {', '.join(source)}")
     if catalog.others:
         notes.append(f"not read: {_some(catalog.others)}")
-    missing, unlisted = partners(first, catalog)
+    missing, unlisted = ([], []) if is_url(catalog.path) else partners(first, catalog)
     if missing:
         rows = "1 row of {} names a file that does not exist" if len(missing) == 1 else (
             f"{len(missing):,} rows of {{}} name files that do not exist"

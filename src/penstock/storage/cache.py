@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from ..errors import CorruptionError, StorageError, redact
+from ..errors import CorruptionError, SchemaError, StorageError, redact
 from .local import publish
 from .locks import try_lock, unlock
-from .store import open_store, url_name
+from .store import is_url, open_store, url_name
 
 MOST = 100 << 30  # bytes, where nobody says how many, and no more than half of the room that there is
 PATIENCE = 600.0  # seconds that a file is waited for which another process brings
@@ -324,5 +324,12 @@ def _is_cache_name(name: str) -> bool:
 
 def default_folder() -> Path:
     """The cache where no folder is given: the folder itself, no subfolder of it."""
+    return cache_home() / "shards"
+
+
+def cache_home() -> Path:
+    """The folder of all that may be deleted: in $XDG_CACHE_HOME, which has to be on a local disk."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(home) / "penstock" / "shards"
+    if is_url(home):
+        raise SchemaError("expected a local folder in XDG_CACHE_HOME, got a URL", home)
+    return Path(home) / "penstock"

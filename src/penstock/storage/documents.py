@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CorruptionError, NoBucketError, NotFoundError
+from .local import publish
 from .store import Entry, is_url, join_url, open_store
 
 
@@ -34,6 +35,15 @@ def parse_json(data: bytes, what: str, where: str) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, a number with thousands of digits
         raise CorruptionError(f"expected {what}, got broken JSON ({error})", where) from None
+
+
+def publish_document(path: Path | str, data: bytes) -> None:
+    """Write a small file, locally or to a store, so that it is seen whole or not at all."""
+    if not is_url(path):
+        publish(path, data)
+        return
+    store, name = open_store(str(path))
+    store.publish(name, data)
 
 
 def read_json(path: Path | str, what: str, most_bytes: int, parse: Parse = parse_json) -> Any:

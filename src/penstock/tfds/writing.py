@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import SchemaError
 from ..info import Info
 from ..manifest import Manifest
-from ..storage import publish
+from ..storage import is_url, join_path, publish
 from .directory import INFO, TEMPLATE, data_directory, is_tfds_name, parse_name
 from .features import FEATURES, Json, features_of, is_left_out, label_files, labels_of
 from .schemas import schema_of
@@ -18,14 +18,15 @@ from .schemas import schema_of
 FIRST_VERSION = "1.0.0"  # where neither the path nor anybody says one
 
 
-def dataset_directory(path: str | os.PathLike[str], info: Info | None) -> Path:
-    """Where a dataset is built: at a path, or, for a name as in "tfds:name", where TFDS looks for it."""
+def dataset_directory(path: str | os.PathLike[str], info: Info | None) -> Path | str:
+    """Where a dataset is built: at a path or a URL, or, for a name as in "tfds:name", where TFDS looks for it."""
     if not is_tfds_name(path):
-        return Path(path)
+        return str(path) if is_url(path) else Path(path)
     name, config, version = parse_name(str(path))
     if config is not None:
         raise SchemaError(f"expected a name without a config, got {path!r}", "build")
-    return data_directory() / name / (version or (info and info.version) or FIRST_VERSION)
+    folder = join_path(data_directory(), name, version or (info and info.version) or FIRST_VERSION)
+    return folder if is_url(folder) else Path(folder)
 
 
 def write_metadata(directory: Path, manifest: Manifest, stale: Iterable[str] = ()) -> None:
