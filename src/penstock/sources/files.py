@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import posixpath
+import stat
 from collections.abc import Iterator, Sequence
 
 from .._core import file_stamps
@@ -34,6 +35,14 @@ def entries(folder: str) -> list[os.DirEntry[str]]:
         raise _failed(error, folder, "", "a folder") from None
     found.sort(key=lambda entry: entry.name)
     return found
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a folder; a link that leads nowhere, or to itself, is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def files_named(patterns: Paths, suffixes: Sequence[str]) -> list[str]:
@@ -86,10 +95,19 @@ def short_names(files: Sequence[str]) -> list[str]:
 def read_file(path: str, place: str = "") -> bytes:
     """All of a file; `place` is who asked for it."""
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open(path, "rb", buffering=0, opener=_open_file) as file:
             return file.read()
     except (OSError, ValueError) as error:
         raise _failed(error, path, place) from None
+
+
+def _open_file(path: str, flags: int) -> int:
+    """Open a file, and nothing that may never end or never begin, such as a pipe."""
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode) and not stat.S_ISDIR(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ValueError("it is no file, but a device, a pipe or a socket")
+    return handle
 
 
 def read_text(path: str) -> str:

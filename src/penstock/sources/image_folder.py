@@ -17,13 +17,14 @@ from ..image import Image
 from ..schema import Schema
 from ..splitting import Splits
 from ..storage import PathLike, expand
-from .files import IMAGE_SUFFIXES, entries, has_suffix, read_file, stamp_of
+from .files import IMAGE_SUFFIXES, entries, has_suffix, is_folder, read_file, stamp_of
 from .images import check_image
 from .listed import position, split_order
 
 FILE_NAME = "file_name"  # the field of images without labels
 SPLIT_NAMES = ("train", "training", "val", "valid", "validation", "eval", "test", "testing", "dev")
 
+# Images that cannot be decoded. They are listed, so that loading one is an error of that example: see `on_error`.
 _OTHER_IMAGES = (".tif", ".tiff", ".heic", ".heif", ".avif", ".jxl", ".jp2", ".ppm", ".pgm")
 _EXPECTED = "expected root/class/*.jpg or root/split/class/*.jpg"
 
@@ -57,10 +58,8 @@ class ImageFolder:
 
     def _stored(self, path: str) -> bytes:
         data = read_file(path)
-        if self.resize is not None:
-            return self.resize.resize(data, path)
         check_image(data, path)
-        return data
+        return data if self.resize is None else self.resize.resize(data, path)
 
     def stamps(self, indices: Array) -> list[str]:
         """Those of many."""
@@ -109,6 +108,7 @@ def image_folder(
     image_folder("photos/", resize=Image(max_side=256)): stored smaller, so that every epoch decodes less
 
     Classes are sorted by name, and are the same in all splits. Hidden files and files that are no images are left out.
+    An image that cannot be read, such as one of HEIC, is an error of that example: see `on_error` of `build`.
     A pattern such as photos/**/*.jpg takes the images that it names.
 
     label=None: images without classes, in `root` itself and in all folders below it; `file_name` is their path there.
@@ -209,13 +209,10 @@ def _look(folder: str) -> tuple[list[str], list[str]]:
     """The folders and the images in a folder."""
     folders, images = [], []
     for entry in entries(folder):
-        if entry.is_dir():
+        if is_folder(entry):
             folders.append(entry.name)
-        elif has_suffix(entry.name, IMAGE_SUFFIXES):
+        elif has_suffix(entry.name, IMAGE_SUFFIXES + _OTHER_IMAGES):
             images.append(entry.name)
-        elif has_suffix(entry.name, _OTHER_IMAGES):
-            known = " ".join(suffix[1:] for suffix in IMAGE_SUFFIXES)
-            raise SchemaError(f"expected images of {known}, got {entry.name}", folder, "Convert it, or take it away")
     return folders, images
 
 
@@ -225,7 +222,7 @@ def _match(pattern: str, *, labelled: bool) -> tuple[str, _Folders]:
     base = os.path.dirname(fixed) or "."
     folders: _Folders = {}
     for path in sorted(expand(pattern)):
-        if has_suffix(path, IMAGE_SUFFIXES):
+        if has_suffix(path, IMAGE_SUFFIXES + _OTHER_IMAGES):
             folder, name = os.path.split(os.path.relpath(path, base).replace(os.sep, "/"))
             if not folder and labelled:
                 raise SchemaError(f"{_EXPECTED}, got images without folders ({name})", pattern)

@@ -13,7 +13,8 @@ from ..records.peek import first_records
 from ..records.shard import open_shard
 from ..storage import PathLike, expand, is_url
 from .coco import coco_parts
-from .files import IMAGE_SUFFIXES, entries, has_suffix, without_side_files
+from .file_kinds import kind_of_file
+from .files import IMAGE_SUFFIXES, entries, has_suffix, is_folder, without_side_files
 from .labelled import CATALOGS, Catalog, find_catalogs
 from .record_files import format_named
 from .voc import ANNOTATIONS, IMAGES, MASKS, voc_folder
@@ -107,9 +108,28 @@ def detect(path: PathLike, *, kind: str | None = None, image: str | None = None,
         name, why = next(iter(found.items()))
         return Detected(name, why, {"": ((text,), {})})
     if not found:
-        raise SchemaError(f"expected one of the layouts below, got none of them - at {text}{UNDERSTOOD}")
+        raise _unknown(text, folder)
     choices = "".join(f"\n  {name}: {why}" for name, why in found.items())
     raise SchemaError(f"expected one kind of source, got {len(found)} - at {text}. Say which it is (--as):{choices}")
+
+
+def _unknown(text: str, folder: bool) -> SchemaError:
+    """The error for what no source reads: it names the kind of the file, or of the first one in a folder."""
+    if folder:
+        files = [entry.name for entry in entries(text) if entry.is_file()]
+        names = [entry.name for entry in entries(text)]
+        kind = kind_of_file(f"{text}/{files[0]}") if files else None
+        got = "an empty folder" if not names else f"none of them, but {names[0]}"
+        got += f" and {len(names) - 1} more" if len(names) > 1 else ""
+        got += f" ({files[0]} is {kind[0]})" if kind else ""
+        return SchemaError(f"expected one of the layouts below, got {got} - at {text}{UNDERSTOOD}")
+    if is_url(text):
+        got = "a URL of something else. Download it first, and build the copy"
+        return SchemaError(f"expected TFRecord files, ArrayRecord files or tars in a store, got {got}", text)
+    kind = kind_of_file(text)
+    if kind is None:
+        return SchemaError(f"expected one of the layouts below, got none of them - at {text}{UNDERSTOOD}")
+    return SchemaError(f"expected images, tables or record files, got {kind[0]}", text, kind[1])
 
 
 def _catalog_of(text: str, folder: bool, kind: str | None, image: str | None, label: str | None) -> Catalog | None:
@@ -149,14 +169,14 @@ def _for_datum(root: str, paths: list[str]) -> bool:
 
 def _flat_image(root: str) -> str:
     """An image that lies in a folder itself, or nothing."""
-    files = (entry.name for entry in entries(root) if not entry.is_dir())
+    files = (entry.name for entry in entries(root) if not is_folder(entry))
     return next((name for name in files if has_suffix(name, IMAGE_SUFFIXES)), "")
 
 
 def _in_folder(root: str) -> Iterator[tuple[str, str]]:
     listed = entries(root)
-    folders = {entry.name for entry in listed if entry.is_dir()}
-    files = [entry.name for entry in listed if not entry.is_dir()]
+    folders = {entry.name for entry in listed if is_folder(entry)}
+    files = [entry.name for entry in listed if not is_folder(entry)]
     if IMAGES in folders and folders & {ANNOTATIONS, MASKS}:
         if ANNOTATIONS in folders:
             yield "voc_detection", f"it has {IMAGES}/ and {ANNOTATIONS}/"
@@ -188,10 +208,10 @@ def _first_image(root: str, folders: list[str], depth: int = 2) -> str:
     for folder in folders:
         below = entries(os.path.join(root, folder))
         for entry in below:
-            if has_suffix(entry.name, IMAGE_SUFFIXES) and not entry.is_dir():
+            if has_suffix(entry.name, IMAGE_SUFFIXES) and not is_folder(entry):
                 return f"{folder}/{entry.name}"
         if depth > 1:
-            deeper = [f"{folder}/{entry.name}" for entry in below if entry.is_dir()]
+            deeper = [f"{folder}/{entry.name}" for entry in below if is_folder(entry)]
             if found := _first_image(root, deeper, depth - 1):
                 return found
     return ""

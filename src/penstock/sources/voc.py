@@ -16,7 +16,7 @@ from ..schema import Schema
 from ..splitting import Splits
 from ..storage import PathLike
 from .boxes import relative_box
-from .files import entries, has_suffix, read_file, read_lines, stamp_of, suffixes, within
+from .files import entries, has_suffix, is_folder, read_file, read_lines, stamp_of, suffixes, within
 from .images import check_image
 from .listed import position, split_order
 from .masks import class_numbers
@@ -114,7 +114,7 @@ class VocSegmentation(VocImages):
 
 def voc_folder(root: str) -> str | None:
     """The folder of a year in VOCdevkit/, if there is one; an error if there are several."""
-    folders = [entry.name for entry in entries(root) if entry.is_dir()]
+    folders = [entry.name for entry in entries(root) if is_folder(entry)]
     years = [name for name in folders if os.path.isdir(os.path.join(root, name, IMAGES))]
     years = [name for name in years if any(os.path.isdir(f"{root}/{name}/{each}") for each in (ANNOTATIONS, MASKS))]
     if len(years) > 1:
