@@ -210,7 +210,7 @@ def test_several_catalogs_are_an_error(flat: Path, capsys: pytest.CaptureFixture
     place(flat / "b.csv", as_csv("file,species", rows()[30:]))
     error = build(capsys, "flat", "out", code=2)
     assert "expected one catalog of the images, got 2: a.csv, b.csv" in error
-    assert "Choose one: penstock build flat/a.csv" in error
+    assert "Choose one: penstock build flat/a.csv; or put all rows into one file with a column 'split'" in error
     place(flat / "b.csv", "x,y\n1,2\n")
     assert "not read: b.csv" in build(capsys, "flat", "out")
     assert len(penstock.load("out")["train"]) == 30
@@ -239,6 +239,26 @@ def test_images_without_classes(flat: Path, capsys: pytest.CaptureFixture[str]) 
     assert len(source) == 61
     assert source[60] == {"image": picture(61), "file_name": "deep/er/x.png"}
     build(capsys, "flat/*.png", "out2", "--as", "image_folder", code=2)
+
+
+def test_splits_without_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(3):
+        place(tmp_path / "d" / "train" / f"{number}.png", picture(number))
+    place(tmp_path / "d" / "test" / "9.png", picture(9))
+    out = build(capsys, str(tmp_path / "d"), str(tmp_path / "out"))
+    assert "it has images in train, test without folders for classes: the fields are image and file_name" in out
+    dataset = penstock.load(tmp_path / "out")
+    assert {name: len(dataset[name]) for name in dataset} == {"train": 3, "test": 1}
+    assert dataset["test"][0]["file_name"] == "9.png"
+    place(tmp_path / "d" / "train" / "cat" / "1.png", picture(5))
+    assert "expected root/class" in build(capsys, str(tmp_path / "d"), str(tmp_path / "out2"), code=2)
+
+
+def test_images_too_deep_are_told_where_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place(tmp_path / "d" / "a" / "b" / "train" / "cat" / "1.png", picture(1))
+    error = build(capsys, str(tmp_path / "d"), "out", code=2)
+    assert "got some in deeper folders (a/b/train/cat/1.png)" in error
+    assert f"such as {tmp_path}/d/a/b/train" in error
 
 
 # COCO and Pascal VOC

@@ -449,7 +449,7 @@ def test_what_a_column_of_paths_may_hold(catalog: Path) -> None:
         source[0]
     with pytest.raises(NotFoundError, match=r"photos/9\.jpg - at .*rows\.csv:3"):
         source[1]
-    with pytest.raises(CorruptionError, match=r"no known format.*rows\.csv"):
+    with pytest.raises(CorruptionError, match=r"got text that begins with .*rows\.csv"):
         source[2]
     with pytest.raises(StorageError, match=r"photos: Is a directory - at .*rows\.csv:5"):
         source[3]

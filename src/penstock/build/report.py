@@ -45,6 +45,7 @@ class Built(Dataset):
     """A dataset as `load` opens it, and what its build did.
 
     written, kept  shards
+    bad_examples   the first of the examples that this build left out: split, key, place and error of each
     leaking        some of the contents that stand in more than one split
     drift          how the schema was widened, and for which example; empty if it was not
     """
@@ -58,6 +59,7 @@ class Built(Dataset):
         leaking: tuple[Leak, ...],
         drift: str,
         seconds: float,
+        bad_examples: tuple[dict[str, str], ...] = (),
     ) -> None:
         super().__init__(opened)
         self.manifest = manifest
@@ -66,6 +68,7 @@ class Built(Dataset):
         self.leaking = leaking
         self.drift = drift
         self.seconds = seconds
+        self.bad_examples = bad_examples
 
     @property
     def bad(self) -> int:

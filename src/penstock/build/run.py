@@ -56,6 +56,7 @@ from .spool import Spooled, spool_file, spool_name, spool_stream
 from .task import Task
 from .workers import LostWorkerError, survives_fork
 
+MOST_BAD = 20  # bad examples that `Built` names
 SPOOL_TASKS = 64  # that a split whose examples become many is cut into
 
 
@@ -509,4 +510,6 @@ class _Build:
     def _built(self, manifest: Manifest, written: int, leaking: list[Leak]) -> Built:
         self.place.finish()
         kept, seconds = sum(map(len, manifest.splits.values())) - written, time.monotonic() - self.started
-        return Built(self.place.opened(manifest), manifest, written, kept, tuple(leaking), self.drift, seconds)
+        found = [entry for file in sorted(self.outcomes) for entry in self.outcomes[file].bad][:MOST_BAD]
+        bad = tuple({name: entry[name] for name in ("split", "key", "place", "error")} for entry in found)
+        return Built(self.place.opened(manifest), manifest, written, kept, tuple(leaking), self.drift, seconds, bad)

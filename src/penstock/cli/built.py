@@ -26,6 +26,7 @@ from .show import PATIENCE, Line, console, size_text
 
 Made = TypeVar("Made", bound=Dataset)
 
+MOST_BAD = 3  # bad examples that the summary names
 MOST_LEAKS = 3  # that the summary names
 
 
@@ -67,6 +68,10 @@ def show_built(path: str, built: Built) -> None:
         were = "was" if built.bad == 1 else "were"
         left_out = f"[bold red]{counted(built.bad, 'bad example')}[/bold red] {were} left out{told}"
         screen.print(left_out, soft_wrap=True)
+        for entry in built.bad_examples[:MOST_BAD]:
+            screen.print(escape(f"  {entry['split']}[{entry['key']!r}]: {entry['error']}"), soft_wrap=True)
+        if built.bad > MOST_BAD and built.bad_examples:
+            screen.print(f"  and {built.bad - MOST_BAD:,} more", soft_wrap=True)
     if built.ignored:
         screen.print(f"{counted(built.ignored, 'example')} asked to be ignored")
     if built.duplicates:
@@ -99,7 +104,8 @@ def built_json(path: str, built: Built) -> dict[str, Any]:
     told = ("written", "kept", "bad", "ignored", "duplicates", "leaks", "drift", "seconds")
     counts = {name: getattr(built, name) for name in told}
     leaking = [[{"split": split, "key": key} for split, key in leak.places] for leak in built.leaking]
-    return {**dataset_json(path, built.manifest), **counts, "leaking": leaking}
+    named = {"leaking": leaking, "bad_examples": list(built.bad_examples)}
+    return {**dataset_json(path, built.manifest), **counts, **named}
 
 
 class _Bar:

@@ -25,7 +25,7 @@ from ..storage import (
 )
 from ..subset import view
 from .cells import cast, read_columns
-from .files import files_named, has_suffix, not_text, read_text
+from .files import encoding_of, files_named, has_suffix, not_text, read_text
 from .listed import Listed, Load, Loading, check_columns, image_columns, position, split_rows
 from .table import Origin, Table
 
@@ -436,6 +436,9 @@ def _line_places(path: str) -> tuple[Array, Array, Array]:
     try:
         with open(path, "rb") as file:
             while block := file.read(LINE_BLOCK):
+                if not first and (encoding := encoding_of(block)):
+                    got = f"{encoding.upper()}. Convert the file: iconv -f {encoding.upper()} -t UTF-8 {path}"
+                    raise CorruptionError(f"expected JSON lines in UTF-8, got {got}", path)
                 first = first or block[:3]
                 breaks.append(np.flatnonzero(np.frombuffer(block, np.uint8) == 10) + size)
                 size += len(block)

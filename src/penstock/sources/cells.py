@@ -11,16 +11,22 @@ An empty cell is a missing value in a column of numbers or bools, and an empty t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._core import read_csv
 from ..columns import Array, Bytes
-from ..errors import SchemaError
+from ..errors import CorruptionError, SchemaError
 from ..field import Field
 from ..records.codec import default_threads
+from .file_kinds import HEAD, kind_of_bytes, shown_text
+from .files import encoding_of
 
 BLOCK = 1 << 18  # bytes: a block and its cells stay in a core's cache
 
@@ -38,8 +44,71 @@ def read_columns(files: Sequence[str], delimiter: str = ",", texts: Sequence[str
     if not single or delimiter in '"\r\n':
         raise SchemaError(f"expected a delimiter of one character, got {delimiter!r}")
     stay = None if texts is None else list(texts)
-    columns, lines = read_csv(list(files), delimiter, stay, BLOCK, default_threads())
+    with as_utf8(files) as readable:
+        columns, lines = read_csv(readable, delimiter, stay, BLOCK, default_threads())
     return Rows({name: _column(parts) for name, parts in columns.items()}, list(lines))
+
+
+@contextmanager
+def as_utf8(files: Sequence[str]) -> Iterator[list[str]]:
+    """The files, with copies in UTF-8 of those in UTF-16 or UTF-32; errors name the files themselves."""
+    with TemporaryDirectory(prefix="penstock-") as folder:
+        readable = [_readable(path, os.path.join(folder, str(at))) for at, path in enumerate(files)]
+        try:
+            yield readable
+        except CorruptionError as error:
+            raise _explained(error, dict(zip(readable, files, strict=True))) from None
+
+
+def _readable(path: str, copy: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            head = file.read(HEAD)
+    except OSError:
+        return path  # whoever reads it says what is wrong
+    encoding = encoding_of(head)
+    if encoding is None:
+        kind = kind_of_bytes(head)
+        if kind is not None and (not shown_text(head) or head.lstrip().startswith((b"<", b"version https://git-lfs"))):
+            raise SchemaError(f"expected a CSV file, got {kind[0]}", path, kind[1].replace("FILE", path))
+        zeros = head.count(0)
+        if zeros >= max(8, len(head) // 3):
+            encoding = "UTF-32" if zeros >= len(head) // 2 + 2 else "UTF-16"
+            got = f"{encoding} without a byte order mark" if zeros < len(head) else "zeros"
+            raise CorruptionError(f"expected UTF-8 text, got {got}. Save the file as UTF-8", path)
+        return path
+    with open(path, encoding=encoding, newline="") as file, open(copy, "w", encoding="utf-8", newline="") as out:
+        try:
+            while text := file.read(BLOCK):
+                out.write(text)
+        except UnicodeError as error:
+            raise CorruptionError(
+                f"expected {encoding.upper()} text, got {error}. Save the file as UTF-8", path
+            ) from None
+    return copy
+
+
+_NOT_UTF8 = re.compile(
+    r"expected UTF-8 text, got the byte 0x([0-9a-f]{2}) - at (.*?)\. Convert the file to UTF-8$", re.S
+)
+
+
+def _explained(error: CorruptionError, originals: Mapping[str, str]) -> CorruptionError:
+    """An error of the reader, about the file that it was given; what a byte means that is not UTF-8."""
+    text, path = str(error), error.path
+    for copy, original in originals.items():
+        text = text.replace(copy, original)
+        path = original if path == copy else path
+    if found := _NOT_UTF8.match(text):
+        letter = bytes.fromhex(found[1]).decode("cp1252", "ignore")
+        meaning = f", which is {letter!r} in Windows-1252 and Latin-1" if letter.isprintable() and letter else ""
+        place = found[2] if found[2].rpartition(":")[2].isdigit() else f"{found[2]}:1"
+        file = place.rpartition(":")[0]
+        fix = f"Convert the file: iconv -f WINDOWS-1252 -t UTF-8 {file} > utf8.csv"
+        return CorruptionError(f"expected UTF-8 text, got the byte 0x{found[1]}{meaning}. {fix}", place)
+    made = CorruptionError(text)
+    made.path, made.offset, made.record = path, error.offset, error.record
+    return made
 
 
 def cast(column: Any, dtype: str, name: str, place: Callable[[int], str]) -> Any:

@@ -16,7 +16,7 @@ from ..schema import Schema
 from ..storage import PathLike, checked_path, is_file, is_folder, is_url, join_path, list_folder, read_file
 from .boxes import relative_box
 from .catalog import parse_json
-from .files import entries, files_named, has_suffix, head_of, read_text, stamps_of_files, within
+from .files import entries, files_named, has_suffix, head_of, is_directory, read_text, stamps_of_files, within
 from .images import check_image
 from .listed import position, split_order
 
@@ -132,10 +132,10 @@ def coco_parts(root: str) -> dict[str, tuple[str, str]]:
     train2017/ or images/train2017/ with annotations/instances_train2017.json; train/ with train/_annotations.coco.json;
     or one file of annotations, under "".
     """
-    folders = [entry.name for entry in entries(root) if entry.is_dir()]
+    folders = [entry.name for entry in entries(root) if is_directory(entry)]
     places = [root, *(f"{root}/{name}" for name in folders)]
     near = [root, *(f"{root}/{name}" for name in folders if name.lower() in ("annotations", "annotation", "labels"))]
-    listed = [f"{place}/{entry.name}" for place in near for entry in entries(place) if not entry.is_dir()]
+    listed = [f"{place}/{entry.name}" for place in near for entry in entries(place) if not is_directory(entry)]
     files = [path for path in listed if has_suffix(path, (".json",))]
     files = [path for path in files if not os.path.basename(path).startswith(_OTHER_TASKS)][:_MOST_FILES]
     files += filter(is_file, (f"{place}/{_ROBOFLOW}" for place in places[1:]))

@@ -43,6 +43,14 @@ def entries(folder: str) -> Sequence[FolderEntry]:
     return list_folder(folder).entries()
 
 
+def is_directory(entry: FolderEntry) -> bool:
+    """Return True if an entry is a folder; a broken link is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
 def files_named(patterns: Paths, suffixes: Sequence[str]) -> list[str]:
     """The files that patterns name; a folder stands for those in it that have one of the suffixes."""
     return [file for text in path_list(patterns) for file in _files_named(text, suffixes)]

@@ -10,7 +10,7 @@ from ..inference import infer
 from ..splitting import Splits
 from ..storage import PathLike, bring_all, checked_path, join_path, local_copies, named_by_url
 from .cells import read_columns
-from .files import entries, has_suffix, suffixes
+from .files import entries, has_suffix, is_directory, suffixes
 from .listed import Examples, Loading, split_order
 from .literals import NotLiteral, literal
 
@@ -40,7 +40,7 @@ def image_classification(
         hint = 'Such as split="train"'
         raise SchemaError("expected a split with csv_path and image_dir, got none", "image_classification", hint)
     listed = entries(folder)
-    folders = {entry.name for entry in listed if entry.is_dir()}
+    folders = {entry.name for entry in listed if is_directory(entry)}
     catalogs = [entry.name for entry in listed if entry.is_file() and has_suffix(entry.name, (".csv",))]
     splits = sorted((name[: -len(".csv")] for name in catalogs if name[: -len(".csv")] in folders), key=split_order)
     if not splits:

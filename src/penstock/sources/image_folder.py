@@ -24,19 +24,19 @@ from ..storage import (
     is_folder,
     is_glob,
     is_url,
-    join_path,
     list_folder,
     parent_path,
     read_files,
     split_url,
 )
-from .files import IMAGE_SUFFIXES, NO_STAMPS, has_suffix, stamps_of_files
+from .files import IMAGE_SUFFIXES, NO_STAMPS, has_suffix, is_directory, stamps_of_files
 from .images import check_image
 from .listed import position, split_order
 
 FILE_NAME = "file_name"  # the field of images without labels
 SPLIT_NAMES = ("train", "training", "val", "valid", "validation", "eval", "test", "testing", "dev")
 
+# Images that cannot be decoded. They are listed, so that loading one is an error of that example: see `on_error`.
 _OTHER_IMAGES = (".tif", ".tiff", ".heic", ".heif", ".avif", ".jxl", ".jp2", ".ppm", ".pgm")
 _EXPECTED = "expected root/class/*.jpg or root/split/class/*.jpg"
 
@@ -80,10 +80,8 @@ class ImageFolder:
         return {image: self._stored(path, *read_files([path])), label: value}
 
     def _stored(self, path: str, data: bytes) -> bytes:
-        if self.resize is not None:
-            return self.resize.resize(data, path)
         check_image(data, path)
-        return data
+        return data if self.resize is None else self.resize.resize(data, path)
 
     def stamps(self, indices: Array) -> list[str]:
         """Those of many."""
@@ -135,6 +133,7 @@ def image_folder(
     image_folder("photos/", resize=Image(max_side=256)): stored smaller, so that every epoch decodes less
 
     Classes are sorted by name, and are the same in all splits. Hidden files and files that are no images are left out.
+    An image that cannot be read, such as one of HEIC, is an error of that example: see `on_error` of `build`.
     A pattern such as photos/**/*.jpg takes the images that it names.
 
     label=None: images without classes, in `root` itself and in all folders below it; `file_name` is their path there.
@@ -249,17 +248,10 @@ def _look(listing: LocalListing | ObjectListing, folder: str = "") -> tuple[list
     """The folders and the images in a folder."""
     folders, images = [], []
     for entry in listing.entries(folder):
-        if entry.is_dir():
+        if is_directory(entry):
             folders.append(entry.name)
-        elif has_suffix(entry.name, IMAGE_SUFFIXES):
+        elif has_suffix(entry.name, IMAGE_SUFFIXES + _OTHER_IMAGES):
             images.append(entry.name)
-        elif has_suffix(entry.name, _OTHER_IMAGES):
-            known = " ".join(suffix[1:] for suffix in IMAGE_SUFFIXES)
-            raise SchemaError(
-                f"expected images of {known}, got {entry.name}",
-                join_path(listing.root, folder),
-                "Convert it, or take it away",
-            )
     return folders, images
 
 
@@ -271,7 +263,7 @@ def _match(pattern: str, *, labelled: bool) -> tuple[str, _Folders, Mapping[str,
     folders: _Folders = {}
     stamps = list_folder(base).stamps
     for path in sorted(expand(pattern)):
-        if has_suffix(path, IMAGE_SUFFIXES):
+        if has_suffix(path, IMAGE_SUFFIXES + _OTHER_IMAGES):
             below = path[len(base) + 1 :] if is_url(base) else os.path.relpath(path, base).replace(os.sep, "/")
             folder, name = os.path.split(below)
             if not folder and labelled:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .._core import image_header
+from ..errors import CorruptionError
+from .file_kinds import kind_of_bytes, shown_text
+
+READABLE = "JPEG, PNG, GIF, BMP or WebP"
 
 
 class ImageHeader(NamedTuple):
@@ -20,4 +24,13 @@ def check_image(data: bytes, place: str) -> ImageHeader:
 
     JPEG, PNG, GIF, BMP and WebP. A file that ends too early is broken too, as far as its format tells.
     """
-    return ImageHeader(*image_header(data, place))
+    try:
+        return ImageHeader(*image_header(data, place))
+    except CorruptionError as error:
+        if "no known format" not in str(error):
+            raise
+        text = shown_text(data)
+        kind, fix = kind_of_bytes(data) or (f"text that begins with {text!r}" if text else "", "Replace the file")
+        if not kind:
+            raise
+        raise CorruptionError(f"expected an image of {READABLE}, got {kind}. {fix}", place) from None

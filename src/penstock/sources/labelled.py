@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import SchemaError, StorageError, name_known
 from ..splitting import Splits
 from ..storage import is_url, parent_path
-from .files import IMAGE_SUFFIXES, decoded_text, entries, has_suffix, head_of
+from .files import IMAGE_SUFFIXES, decoded_text, entries, has_suffix, head_of, is_directory
 from .listed import Loading
 
 CATALOGS = {"csv": (".csv", ".tsv"), "jsonl": (".jsonl", ".ndjson"), "json": (".json",)}
@@ -164,7 +164,7 @@ def _roots(path: str) -> Iterator[str]:
     folder = os.path.dirname(path) or os.curdir
     yield folder
     with suppress(StorageError):
-        below = [f"{folder}/{entry.name}" for entry in entries(folder) if entry.is_dir()]
+        below = [f"{folder}/{entry.name}" for entry in entries(folder) if is_directory(entry)]
         yield from below[:_MOST_FOLDERS]
     yield os.path.join(folder, os.pardir) if folder == os.curdir else os.path.dirname(folder) or os.curdir
 

@@ -25,8 +25,11 @@ from ..storage import (
     parent_path,
 )
 from .coco import coco_parts
-from .files import IMAGE_SUFFIXES, entries, has_suffix, head_of, without_side_files
+from .file_kinds import kind_of_file
+from .files import IMAGE_SUFFIXES, entries, has_suffix, head_of, is_directory, without_side_files
+from .image_folder import SPLIT_NAMES
 from .labelled import CATALOGS, Catalog, find_catalogs
+from .listed import split_order
 from .record_files import format_named
 from .voc import ANNOTATIONS, IMAGES, MASKS, voc_folder
 
@@ -113,6 +116,9 @@ def detect(path: PathLike, *, kind: str | None = None, image: str | None = None,
     if kind is not None:
         return Detected(kind, "", {"": ((text,), {})})
     found = dict(_in_folder(text)) if folder else dict(_in_files(text))
+    if list(found) == ["image_folder"] and (splits := _flat_splits(text)):
+        why = f"it has images in {', '.join(splits)} without folders for classes: the fields are image and file_name"
+        return Detected("image_folder", why, {name: ((f"{text}/{name}",), {"label": None}) for name in splits})
     if not found and folder and (flat := _flat_image(text)):
         why = f"it has images without folders for classes ({flat}): the fields are image and file_name"
         return Detected("image_folder", why, {"": ((text,), {"label": None})})
@@ -120,9 +126,34 @@ def detect(path: PathLike, *, kind: str | None = None, image: str | None = None,
         name, why = next(iter(found.items()))
         return Detected(name, why, {"": ((text,), {})})
     if not found:
-        raise SchemaError(f"expected one of the layouts below, got none of them - at {text}{UNDERSTOOD}")
+        raise _unknown(text, folder)
     choices = "".join(f"\n  {name}: {why}" for name, why in found.items())
     raise SchemaError(f"expected one kind of source, got {len(found)} - at {text}. Say which it is (--as):{choices}")
+
+
+def _unknown(text: str, folder: bool) -> SchemaError:
+    """The error for what no source reads: it names the kind of the file, or of the first one in a folder."""
+    if folder:
+        files = [entry.name for entry in entries(text) if entry.is_file()]
+        names = [entry.name for entry in entries(text)]
+        if deep := _first_image(list_folder(text), sorted(set(names) - set(files)), depth=6):
+            hint = (
+                f"Build the folder that holds the classes, such as {os.path.dirname(os.path.dirname(f'{text}/{deep}'))}"
+            )
+            expected = "expected images at root/class/*.jpg or root/split/class/*.jpg"
+            return SchemaError(f"{expected}, got some in deeper folders ({deep})", text, hint)
+        kind = kind_of_file(f"{text}/{files[0]}") if files else None
+        got = "an empty folder" if not names else f"none of them, but {names[0]}"
+        got += f" and {len(names) - 1} more" if len(names) > 1 else ""
+        got += f" ({files[0]} is {kind[0]})" if kind else ""
+        return SchemaError(f"expected one of the layouts below, got {got} - at {text}{UNDERSTOOD}")
+    if is_url(text):
+        got = "a URL of something else. Download it first, and build the copy"
+        return SchemaError(f"expected TFRecord files, ArrayRecord files or tars in a store, got {got}", text)
+    kind = kind_of_file(text)
+    if kind is None:
+        return SchemaError(f"expected one of the layouts below, got none of them - at {text}{UNDERSTOOD}")
+    return SchemaError(f"expected images, tables or record files, got {kind[0]}", text, kind[1])
 
 
 def _catalog_of(text: str, folder: bool, kind: str | None, image: str | None, label: str | None) -> Catalog | None:
@@ -143,7 +174,8 @@ def _catalog_of(text: str, folder: bool, kind: str | None, image: str | None, la
     found = find_catalogs(paths, image, label)
     if len(found) > 1:
         names = ", ".join(os.path.basename(each.path) for each in found)
-        hint = f"Choose one: penstock build {found[0].path}"
+        first = min(found, key=lambda each: split_order(os.path.basename(each.path).partition(".")[0]))
+        hint = f"Choose one: penstock build {first.path}; or put all rows into one file with a column 'split'"
         raise SchemaError(f"expected one catalog of the images, got {len(found)}: {names}", text, hint)
     if chosen and not found:
         options = " and ".join(f"{n} {v!r}" for n, v in (("--image", image), ("--label", label)) if v is not None)
@@ -180,15 +212,24 @@ def _for_datum(root: str, paths: list[str]) -> bool:
 
 def _flat_image(root: str) -> str:
     """An image that lies in a folder itself, or nothing."""
-    files = (entry.name for entry in entries(root) if not entry.is_dir())
+    files = (entry.name for entry in entries(root) if not is_directory(entry))
     return next((name for name in files if has_suffix(name, IMAGE_SUFFIXES)), "")
+
+
+def _flat_splits(root: str) -> list[str]:
+    """The folders of a root that has nothing but splits, each with images and without classes."""
+    folders = [entry.name for entry in entries(root) if is_directory(entry)] if os.path.isdir(root) else []
+    flat = all(_flat_image(f"{root}/{name}") for name in folders)
+    inner = any(is_directory(entry) for name in folders for entry in entries(f"{root}/{name}"))
+    named = folders and all(name.lower() in SPLIT_NAMES for name in folders)
+    return sorted(folders, key=split_order) if named and flat and not inner else []
 
 
 def _in_folder(root: str) -> Iterator[tuple[str, str]]:
     listing = list_folder(root)
     listed = listing.entries()
-    folders = {entry.name for entry in listed if entry.is_dir()}
-    files = [entry.name for entry in listed if not entry.is_dir()]
+    folders = {entry.name for entry in listed if is_directory(entry)}
+    files = [entry.name for entry in listed if not is_directory(entry)]
     if IMAGES in folders and folders & {ANNOTATIONS, MASKS}:
         if ANNOTATIONS in folders:
             yield "voc_detection", f"it has {IMAGES}/ and {ANNOTATIONS}/"
@@ -220,10 +261,10 @@ def _first_image(listing: LocalListing | ObjectListing, folders: list[str], dept
     for folder in folders:
         below = listing.entries(folder)
         for entry in below:
-            if has_suffix(entry.name, IMAGE_SUFFIXES) and not entry.is_dir():
+            if has_suffix(entry.name, IMAGE_SUFFIXES) and not is_directory(entry):
                 return f"{folder}/{entry.name}"
         if depth > 1:
-            deeper = [f"{folder}/{entry.name}" for entry in below if entry.is_dir()]
+            deeper = [f"{folder}/{entry.name}" for entry in below if is_directory(entry)]
             if found := _first_image(listing, deeper, depth - 1):
                 return found
     return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
@@ -27,7 +28,7 @@ from ..storage import (
     read_files,
 )
 from .boxes import relative_box
-from .files import entries, has_suffix, read_lines, stamps_of_files, suffixes, within
+from .files import entries, has_suffix, is_directory, read_lines, stamps_of_files, suffixes, within
 from .images import check_image
 from .listed import position, split_order
 from .masks import class_numbers
@@ -142,8 +143,10 @@ def voc_folder(root: str) -> str | None:
     """The folder of a year in VOCdevkit/, if there is one; an error if there are several."""
     listing = list_folder(root)
     years = []
-    for folder in (entry.name for entry in listing.entries() if entry.is_dir()):
-        below = {entry.name for entry in listing.entries(folder) if entry.is_dir()}
+    for folder in [entry.name for entry in listing.entries() if is_directory(entry)]:
+        below: set[str] = set()
+        with suppress(StorageError):  # a folder that cannot be read
+            below = {entry.name for entry in listing.entries(folder) if is_directory(entry)}
         if IMAGES in below and below & {ANNOTATIONS, MASKS}:
             years.append(folder)
     if len(years) > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -187,7 +188,7 @@ def read_file(path: str, place: str = "") -> bytes:
         if is_url(path):
             store, name = open_store(path)
             return store.read(name)
-        with open(path, "rb", buffering=0) as file:
+        with open(path, "rb", buffering=0, opener=_open_file) as file:
             return file.read()
     except StorageError as error:
         if not place or place == path or place in str(error):
@@ -195,6 +196,15 @@ def read_file(path: str, place: str = "") -> bytes:
         raise type(error)(f"{error} - at {place}") from None
     except (OSError, ValueError) as error:
         raise unreadable(error, path, place) from None
+
+
+def _open_file(path: str, flags: int) -> int:
+    """Open a file, and nothing that may never end or never begin, such as a pipe."""
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode) and not stat.S_ISDIR(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ValueError("it is no file, but a device, a pipe or a socket")
+    return handle
 
 
 def read_files(paths: Sequence[str]) -> list[bytes]:
