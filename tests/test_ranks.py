@@ -43,14 +43,6 @@ if __name__ == "__main__":
     main()
 """
 
-ACCELERATE = """
-    from accelerate import Accelerator, DataLoaderConfiguration
-    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration({OPTIONS}))
-    loader = accelerator.prepare({LOADER})
-    told["len"] = len(loader)
-    told["epochs"] = [ids(loader) for _ in range(2)]
-"""
-
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -59,79 +51,49 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run_ranks(case: str, dataset: Path, folder: Path, ranks: int = 2) -> tuple[list[Any], str]:
-    """What each rank was given, and all that was printed."""
+def run_ranks(case: str, dataset: Path, folder: Path, ranks: int = 2) -> list[Any]:
+    """What each rank was given."""
     script = folder / "rank.py"
-    body = "\n".join(f"    {line}" if not line.startswith("    ") and line else line for line in case.splitlines())
-    script.write_text(RANK.replace("{CASE}", body))
+    script.write_text(RANK.replace("{CASE}", case))
     run = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
         [sys.executable, *run, script, dataset, folder],
-        env=environment, capture_output=True, text=True, timeout=300, check=False,
+        env=environment, capture_output=True, text=True, timeout=590, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(ranks)], done.stdout + done.stderr
-
-
-def check_once(told: list[Any], *, orders: bool = True) -> None:
-    """Over all ranks each example comes once in each epoch, in an order of its own."""
-    epochs = list(zip(*(rank["epochs"] for rank in told), strict=True))
-    for epoch in epochs:
-        counted = Counter(number for rank in epoch for batch in rank for number in batch)
-        assert counted == Counter(range(COUNT))
-        assert [sum(map(len, rank)) for rank in epoch] == [COUNT // len(told)] * len(told)
-    if orders:
-        assert epochs[0] != epochs[1]
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(ranks)]
 
 
 BATCHES = "DataLoader(shuffled.batch(50).to_torch(), batch_size=None{MORE})"
 EXAMPLES = "DataLoader(shuffled.to_torch(), batch_size=50{MORE})"
+NUMBERED = "DataLoader(train, batch_size=50, shuffle=True)"  # torch picks the examples of a split by number
+WORKERS = ", num_workers=2, multiprocessing_context={WAY!r}, persistent_workers=True"
 
+# Options of Accelerate, a loader, more options of that, and its length once it is prepared.
+PREPARED = {
+    "batches": ("", BATCHES, "", 10),
+    "examples": ("", EXAMPLES, "", 10),
+    "numbers": ("", NUMBERED, "", 10),
+    "dispatch": ("dispatch_batches=True", BATCHES, "", 10),
+    "own": ("dispatch_batches=False", EXAMPLES, "", 10),
+    "split": ("split_batches=True", EXAMPLES, "", 20),
+    "split, own": ("split_batches=True, dispatch_batches=False", EXAMPLES, "", 20),
+    "forked": ("", BATCHES, WORKERS.replace("{WAY!r}", "'fork'"), 10),
+    "spawned": ("", BATCHES, WORKERS.replace("{WAY!r}", "'spawn'"), 10),
+    "own, forked": ("dispatch_batches=False", EXAMPLES, WORKERS.replace("{WAY!r}", "'fork'"), 10),
+    "own, spawned": ("dispatch_batches=False", EXAMPLES, WORKERS.replace("{WAY!r}", "'spawn'"), 10),
+}
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    ("options", "loader", "length"),
-    [
-        pytest.param("", BATCHES, 10, id="default"),
-        pytest.param("", EXAMPLES, 10, id="torch makes the batches"),
-        pytest.param("dispatch_batches=True", BATCHES, 10, id="dispatch_batches"),
-        pytest.param("dispatch_batches=False", EXAMPLES, 10, id="each rank picks its own"),
-        pytest.param("split_batches=True", EXAMPLES, 20, id="split_batches"),
-        pytest.param("split_batches=True, dispatch_batches=False", EXAMPLES, 20, id="split_batches, own"),
-    ],
-)
-def test_accelerate(options: str, loader: str, length: int, dataset: Path, tmp_path: Path) -> None:
-    pytest.importorskip("accelerate")
-    case = ACCELERATE.replace("{OPTIONS}", options).replace("{LOADER}", loader.replace("{MORE}", ""))
-    told, _ = run_ranks(case, dataset, tmp_path)
-    check_once(told)
-    assert [rank["len"] for rank in told] == [length] * 2
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("way", ["fork", "spawn"])
-@pytest.mark.parametrize(("options", "loader"), [("", BATCHES), ("dispatch_batches=False", EXAMPLES)])
-def test_accelerate_with_workers(way: str, options: str, loader: str, dataset: Path, tmp_path: Path) -> None:
-    pytest.importorskip("accelerate")
-    more = f", num_workers=2, multiprocessing_context='{way}', persistent_workers=True"
-    case = ACCELERATE.replace("{OPTIONS}", options).replace("{LOADER}", loader.replace("{MORE}", more))
-    told, _ = run_ranks(case, dataset, tmp_path)
-    check_once(told)
-
-
-@pytest.mark.timeout(300)
-def test_accelerate_and_shard(dataset: Path, tmp_path: Path) -> None:
-    """shard(0, 1) is left alone, shard(rank, world) is one dealer too many; a loader that is not prepared is dealt."""
-    pytest.importorskip("accelerate")
-    case = """
-    from accelerate import Accelerator
+ACCELERATE = """
+    from accelerate import Accelerator, DataLoaderConfiguration
     from penstock import SchemaError
-    accelerator = Accelerator(cpu=True)
-    told["epochs"] = []
-    for loader in (shuffled.shard(0, 1), shuffled):
-        loader = accelerator.prepare(DataLoader(loader.batch(50).to_torch(), batch_size=None))
-        told["epochs"].append(ids(loader))
+
+    def prepared(loader, **options):
+        return Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(**options)).prepare(loader)
+{CASES}
+    loader = prepared(DataLoader(shuffled.shard(0, 1).batch(50).to_torch(), batch_size=None))
+    told["shard(0, 1)"] = {"epochs": [ids(loader) for _ in range(2)], "len": len(loader)}
     told["alone"] = ids(shuffled.shard(0, 1).batch(50).to_torch())
     told["dealt"] = ids(shuffled.batch(50).to_torch())
     inner = []
@@ -139,53 +101,25 @@ def test_accelerate_and_shard(dataset: Path, tmp_path: Path) -> None:
         inner = inner or ids(DataLoader(shuffled.batch(50).to_torch(), batch_size=None))
     told["inner"] = inner
     try:
-        ids(accelerator.prepare(DataLoader(shuffled.shard(rank, world).batch(50).to_torch(), batch_size=None)))
+        ids(prepared(DataLoader(shuffled.shard(rank, world).batch(50).to_torch(), batch_size=None)))
     except SchemaError as error:
         told["error"] = str(error)
-    """
-    told, _ = run_ranks(case, dataset, tmp_path)
-    check_once(told, orders=False)
-    for rank in told:
-        assert sorted(number for batch in rank["alone"] for number in batch) == list(range(COUNT))
-        assert "Accelerate gives each rank its part" in rank["error"]
-        assert "Remove shard()" in rank["error"]
-    for name in ("dealt", "inner"):
-        assert Counter(n for rank in told for batch in rank[name] for n in batch) == Counter(range(COUNT)), name
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("way", ["", "fork", "spawn"])
-def test_torch_distributed(way: str, dataset: Path, tmp_path: Path) -> None:
-    more = f", num_workers=2, multiprocessing_context='{way}'" if way else ""
-    case = f"""
-    dist.init_process_group("gloo")
-    loader = {BATCHES.replace("{MORE}", more)}
-    told["epochs"] = [ids(loader) for _ in range(2)]
-    own = DataLoader(shuffled.shard(rank, world).batch(50).to_torch(), batch_size=None{more})
-    told["own"] = ids(own)
-    """
-    told, _ = run_ranks(case, dataset, tmp_path)
-    check_once(told)
-    assert Counter(number for rank in told for batch in rank["own"] for number in batch) == Counter(range(COUNT))
-
-
-@pytest.mark.timeout(300)
-def test_accelerate_goes_on_where_a_loader_was_resumed(dataset: Path, tmp_path: Path) -> None:
-    """Accelerate calls set_epoch(0) before the first epoch."""
-    pytest.importorskip("accelerate")
-    case = """
-    from accelerate import Accelerator
-    accelerator = Accelerator(cpu=True)
     whole = shuffled.shard(0, 1).batch(50)
     iterator = iter(whole)
     before = ids(next(iterator) for _ in range(4))
-    loader = accelerator.prepare(DataLoader(whole.resume(iterator.state()).to_torch(), batch_size=None))
-    told["epochs"] = [(before if rank == 0 else []) + ids(loader), ids(loader)]
-    """
-    told, _ = run_ranks(case, dataset, tmp_path)
-    for epoch in zip(*(rank["epochs"] for rank in told), strict=True):
-        assert Counter(number for rank in epoch for batch in rank for number in batch) == Counter(range(COUNT))
+    loader = prepared(DataLoader(whole.resume(iterator.state()).to_torch(), batch_size=None))
+    told["resumed"] = {"epochs": [(before if rank == 0 else []) + ids(loader), ids(loader)]}
+"""
 
+TORCH = """
+    dist.init_process_group("gloo")
+    for way in ("", "fork", "spawn"):
+        more = {"num_workers": 2, "multiprocessing_context": way} if way else {}
+        loader = DataLoader(shuffled.batch(50).to_torch(), batch_size=None, **more)
+        told[way] = {"epochs": [ids(loader) for _ in range(2)]}
+        own = DataLoader(shuffled.shard(rank, world).batch(50).to_torch(), batch_size=None, **more)
+        told[f"own {way}"] = {"epochs": [ids(own) for _ in range(2)]}
+"""
 
 TRAINER = """
     from transformers import Trainer, TrainingArguments
@@ -200,36 +134,84 @@ TRAINER = """
             out = self.line(id.reshape(-1, 1).float() / 1000)
             return {"loss": (out - 0.5).square().mean(), "logits": out}
 
-    arguments = TrainingArguments(
-        output_dir=sys.argv[2], num_train_epochs=2, per_device_train_batch_size=50, per_device_eval_batch_size=50,
-        report_to=[], save_strategy="no", logging_strategy="no", use_cpu=True, disable_tqdm=True, remove_unused_columns=False,
-        ddp_backend="gloo"{OPTIONS},
-    )
-    examples = shuffled.map(lambda row: {**row, "labels": row["id"]}).to_torch()
-    trainer = Trainer(Model(), arguments, train_dataset=examples, eval_dataset=train.map(lambda row: {**row, "labels": row["id"]}).to_torch())
-    told["steps"] = trainer.train().global_step
-    predicted = trainer.predict(trainer.eval_dataset)
-    told["predicted"] = len(predicted.predictions)
-    told["epochs"] = [seen[:len(seen) // 2], seen[len(seen) // 2:]]
-    told["evaluated"] = evaluated
+    def with_labels(row):
+        return {**row, "labels": row["id"]}
+
+    for config in (None, {"dispatch_batches": False}):
+        seen.clear(), evaluated.clear()
+        arguments = TrainingArguments(
+            output_dir=sys.argv[2], num_train_epochs=2, per_device_train_batch_size=50, per_device_eval_batch_size=50,
+            report_to=[], save_strategy="no", logging_strategy="no", use_cpu=True, disable_tqdm=True,
+            remove_unused_columns=False, ddp_backend="gloo", accelerator_config=config,
+        )
+        examples, others = (each.map(with_labels).to_torch() for each in (shuffled, train))
+        trainer = Trainer(Model(), arguments, train_dataset=examples, eval_dataset=others)
+        steps = trainer.train().global_step
+        predicted = len(trainer.predict(others).predictions)
+        epochs = [seen[: len(seen) // 2], seen[len(seen) // 2 :]]
+        told[str(config)] = {"epochs": epochs, "evaluated": [evaluated[:]], "counts": [steps, predicted]}
 """
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("options", ["", ', accelerator_config={"dispatch_batches": False}'])
-def test_trainer(options: str, dataset: Path, tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    told, _ = run_ranks(TRAINER.replace("{OPTIONS}", options), dataset, tmp_path)
-    check_once(told)
-    assert [(rank["steps"], rank["predicted"]) for rank in told] == [(20, COUNT)] * 2
-    assert Counter(n for rank in told for batch in rank["evaluated"] for n in batch) == Counter(range(COUNT))
+def check_once(told: list[Any], name: str, *, even: bool = True) -> None:
+    """Over all ranks each example comes once in each epoch, in an order of its own."""
+    epochs = list(zip(*(rank[name]["epochs"] for rank in told), strict=True))
+    for epoch in epochs:
+        counted = Counter(number for rank in epoch for batch in rank for number in batch)
+        assert counted == Counter(range(COUNT))
+        assert not even or [sum(map(len, rank)) for rank in epoch] == [COUNT // len(told)] * len(told)
+    assert epochs[0] != epochs[1]
 
 
-@pytest.mark.timeout(300)
-def test_a_split_as_torchs_own_kind_of_dataset(dataset: Path, tmp_path: Path) -> None:
-    """Where torch picks the examples by number, Accelerate divides the numbers."""
+@pytest.fixture(scope="module")
+def accelerated(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """All that one run under torchrun was given: starting it is what takes long."""
     pytest.importorskip("accelerate")
-    loader = "DataLoader(train, batch_size=50, shuffle=True)"
-    case = ACCELERATE.replace("{OPTIONS}", "").replace("{LOADER}", loader)
-    told, _ = run_ranks(case, dataset, tmp_path)
-    check_once(told)
+    cases = ""
+    for name, (options, loader, more, _) in PREPARED.items():
+        made = f"prepared({loader.replace('{MORE}', more)}{', ' if options else ''}{options})"
+        cases += f"    loader = {made}\n"
+        cases += f'    told[{name!r}] = {{"epochs": [ids(loader) for _ in range(2)], "len": len(loader)}}\n'
+    return run_ranks(ACCELERATE.replace("{CASES}", cases), dataset, tmp_path_factory.mktemp("accelerated"))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", [*PREPARED, "shard(0, 1)"])
+def test_accelerate(name: str, accelerated: list[Any]) -> None:
+    check_once(accelerated, name)
+    length = PREPARED[name][3] if name in PREPARED else 10
+    assert [rank[name]["len"] for rank in accelerated] == [length] * 2
+
+
+def test_accelerate_goes_on_where_a_loader_was_resumed(accelerated: list[Any]) -> None:
+    """Accelerate calls set_epoch(0) before the first epoch."""
+    check_once(accelerated, "resumed", even=False)
+
+
+def test_loaders_beside_those_that_accelerate_prepared(accelerated: list[Any]) -> None:
+    for rank in accelerated:
+        assert sorted(number for batch in rank["alone"] for number in batch) == list(range(COUNT))
+        assert "Accelerate gives each rank its part" in rank["error"]
+        assert "Remove shard()" in rank["error"]
+    for name in ("dealt", "inner"):
+        assert Counter(n for rank in accelerated for batch in rank[name] for n in batch) == Counter(range(COUNT)), name
+
+
+@pytest.mark.timeout(600)
+def test_torch_distributed(dataset: Path, tmp_path: Path) -> None:
+    told = run_ranks(TORCH, dataset, tmp_path)
+    for name in ("", "fork", "spawn", "own ", "own fork", "own spawn"):
+        check_once(told, name)
+
+
+@pytest.mark.timeout(600)
+def test_trainer(dataset: Path, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    told = run_ranks(TRAINER, dataset, tmp_path)
+    for config in ("None", "{'dispatch_batches': False}"):
+        check_once(told, config)
+        assert [rank[config]["counts"] for rank in told] == [[20, COUNT]] * 2
+        evaluated = (
+            number for rank in told for epoch in rank[config]["evaluated"] for some in epoch for number in some
+        )
+        assert Counter(evaluated) == Counter(range(COUNT))

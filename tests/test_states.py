@@ -42,6 +42,10 @@ PIPELINES: dict[str, Callable[[ps.Split], ps.Loader]] = {
 }
 
 
+def repr_short(value: Any) -> str:
+    return repr(value)[:20]
+
+
 def state_after(loader: ps.Loader, items: int) -> dict[str, Any]:
     iterator = iter(loader)
     for _ in range(items):
@@ -58,7 +62,7 @@ def first_items(loader: ps.Loader, most: int = 60) -> list[Any]:
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 @pytest.mark.parametrize("name", ["taken", "base", "epoch", "index", "count"])
-@pytest.mark.parametrize("value", [10**9, 2**31, 2**63, 10**400, -1, 1.5, True, "1", None, [], {}])
+@pytest.mark.parametrize("value", [10**9, 2**31, 2**63, 10**400, -1, 1.5, True, "1", None, [], {}], ids=repr_short)
 def test_numbers_beyond_the_data(pipeline: str, name: str, value: Any, train: ps.Split) -> None:
     loader = PIPELINES[pipeline](train)
     state = state_after(loader, 2)
@@ -80,7 +84,7 @@ def test_every_point_of_an_epoch_is_accepted(pipeline: str, train: ps.Split) -> 
             state = iterator.state()
             again = loader.resume(state)
             assert iter(again).state() == state
-            if pipeline == "buckets" or (pipeline == "taken" and state["slots"][1]):  # refused, as always
+            if pipeline in ("buckets", "taken"):  # in the middle of what these do, no other number of hosts goes on
                 continue
             for count in (2, 3):
                 hosts = [loader.shard(index, count).resume(state) for index in range(count)]
@@ -182,7 +186,7 @@ def test_other_numbers_are_bounded_too(train: ps.Split) -> None:
         lambda: train.prefetch(threads=2**70),
         lambda: train.prefetch(memory=2**70),
     ):
-        with pytest.raises(ps.SchemaError, match="expected .* at most"):
+        with pytest.raises(ps.SchemaError, match=r"expected .* at most"):
             call()
     assert first_items(train.shuffle(seed=2**64 - 1).batch(SIZE), 1)
 

@@ -47,6 +47,7 @@ class Fetcher:
         self._queue: deque[str] = deque()
         self._coming: dict[str, _Coming] = {}
         self._threads = 0
+        self._generation = 0
         self.here: set[str] = set()
         self.kept: Sequence[Path] = ()
 
@@ -59,12 +60,13 @@ class Fetcher:
         if not coming.done.wait(BEAT):
             return False
         self._done(file.path, coming)
-        if coming.error is not None:
+        if coming.error is not None and coming.generation == self._generation:
             raise coming.error
-        return True
+        return coming.error is None
 
     def get(self, paths: Iterable[str]) -> None:
         """Wait for shards."""
+        self.retry()
         wanted = list(paths)
         for path in wanted:
             if not self.has(self._file(path)):
@@ -105,6 +107,14 @@ class Fetcher:
             threading.Thread(target=self._work, name="penstock-fetch").start()
         return coming
 
+    def retry(self) -> None:
+        """Forget errors of downloads that began before: the reason may be gone, and whoever asks now tries again."""
+        if self._process != os.getpid():
+            self._begin()
+        with self._lock:
+            self._generation += 1
+            self._coming = {path: coming for path, coming in self._coming.items() if coming.error is None}
+
     def forget(self) -> None:
         """Leave what has not begun."""
         if self._process == os.getpid():
@@ -121,6 +131,7 @@ class Fetcher:
                     return
                 path = self._queue.popleft()
                 coming = self._coming[path]
+                coming.generation = self._generation
             try:
                 bring(self._file(path), lambda: self.kept)
             except (PenstockError, OSError, ValueError) as error:
@@ -142,6 +153,7 @@ class _Coming:
     def __init__(self) -> None:
         self.done = threading.Event()
         self.error: Exception | None = None
+        self.generation = 0  # in which it began
 
 
 def bring(file: ShardFile, kept: Callable[[], Sequence[Path]] = tuple) -> None:

@@ -75,6 +75,7 @@ class Prefetch:
     def __init__(
         self, fetcher: Fetcher, shards: Shards, files: Sequence[ShardFile], order: Order, epoch: int, first: int
     ) -> None:
+        fetcher.retry()
         files = tuple(files)  # each is described once
         self._fetcher, self._shards, self._files = fetcher, shards, files
         self._numbers = {file.path: shard for shard, file in enumerate(files)}
