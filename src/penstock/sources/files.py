@@ -12,7 +12,7 @@ from ..manifest import KEYS_SUFFIX
 from ..records.schema_file import SUFFIX as SCHEMA_SUFFIX
 from ..storage import Paths, expand, is_url, path_list
 
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff")
 
 
 def entries(folder: str) -> list[os.DirEntry[str]]:
