@@ -97,7 +97,8 @@ def test_missing_rows_are_counted_over_the_pieces_of_a_batch(tmp_path: Path) -> 
 def test_missing_rows_within_the_limit_are_read(tmp_path: Path) -> None:
     write_empty(tmp_path / "m.tfrecord")
     rows = ps.load(str(tmp_path / "m.tfrecord"), schema={"x": "float32[1000]?"})["train"][0:256]["x"]
-    assert rows.shape == (256, 1000) and np.ma.getmaskarray(rows).all()
+    assert rows.shape == (256, 1000)
+    assert np.ma.getmaskarray(rows).all()
 
 
 def test_a_zlib_field_inflates_to_at_most_a_row(tmp_path: Path) -> None:
@@ -148,12 +149,16 @@ def test_a_frame_of_gigabytes_is_refused_before_it_is_inflated(tmp_path: Path, c
     checked('ps.load("b.tfrecord", schema={"x": "int64?"})["train"][0]', tmp_path, *said)
     checked('ps.TFRecordReader("b.tfrecord")[0]', tmp_path, *said)
     began = time.process_time()
-    checked("""
+    checked(
+        """
 from penstock.records.tfrecord import verify
 print(verify("b.tfrecord").records, verify("b.tfrecord").gaps)
 import resource
 assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2_000_000, "less than 2 GB were touched"
-""", tmp_path, "2 (Gap(")
+""",
+        tmp_path,
+        "2 (Gap(",
+    )
     assert time.process_time() - began < 60
 
 
@@ -228,7 +233,12 @@ def test_a_header_of_many_pixels_allocates_nothing(tmp_path: Path) -> None:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
     size = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 6, 0, 0, 0)
-    png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", size) + chunk(b"IDAT", zlib.compress(bytes(1 << 20))) + chunk(b"IEND", b"")
+    png = (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", size)
+        + chunk(b"IDAT", zlib.compress(bytes(1 << 20)))
+        + chunk(b"IEND", b"")
+    )
     (tmp_path / "p" / "a").mkdir(parents=True)
     (tmp_path / "p" / "a" / "x.png").write_bytes(png)
     code = """
