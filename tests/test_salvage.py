@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import random
 import zlib
 from pathlib import Path
@@ -24,7 +25,7 @@ def framed(path: Path, records: list[bytes]) -> list[bytes]:
     whole, ends = path.read_bytes(), [0]
     for record in records:
         ends.append(ends[-1] + len(record) + 16)
-    return [whole[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
+    return [whole[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
 def packed(frames: list[bytes], compression: str) -> bytes:

@@ -55,7 +55,7 @@ fuzz_target!(|input: &[u8]| {
     };
     let mut column = Column::empty(&spec);
     for bytes in [OTHER, file] {
-        column.values.grow(bytes.len()).copy_from_slice(bytes);
+        column.values.grow(bytes.len()).expect("memory for a file").copy_from_slice(bytes);
         column.value_splits.as_mut().expect("byte strings").push(column.values.bytes().len() as i64);
     }
     let plan = Plan::new(vec![spec]).expect("one column");

@@ -1,6 +1,8 @@
 //! Programs that build messages and shards. A program is bytes: the low three bits of each say what comes next, the
 //! others how much of it. Every sequence of bytes is a program.
 
+use std::io::Read;
+
 use penstock_core::crc;
 use penstock_core::frames;
 use penstock_core::wire::put_varint;
@@ -59,7 +61,10 @@ pub fn message(mut program: &[u8]) -> Vec<u8> {
             6 => body.extend_from_slice(NOISE[count % NOISE.len()]),
             // A zlib stream as a byte string.
             _ => {
-                let stream = wrap(take(&mut program, count), false);
+                let stream = match count {
+                    28.. => zeros(1 << (18 + count % 4), false),
+                    _ => wrap(take(&mut program, count), false),
+                };
                 body.push(0x0a);
                 put_varint(&mut body, stream.len() as u64);
                 body.extend_from_slice(&stream);
@@ -110,6 +115,21 @@ fn wrap(bytes: &[u8], gzip: bool) -> Vec<u8> {
     out
 }
 
+/// Many zeros in a few bytes.
+fn zeros(count: usize, gzip: bool) -> Vec<u8> {
+    compressed(&vec![0; count], gzip)
+}
+
+fn compressed(bytes: &[u8], gzip: bool) -> Vec<u8> {
+    let (mut out, level) = (Vec::new(), flate2::Compression::fast());
+    let read = match gzip {
+        true => flate2::read::GzEncoder::new(bytes, level).read_to_end(&mut out),
+        false => flate2::read::ZlibEncoder::new(bytes, level).read_to_end(&mut out),
+    };
+    read.expect("memory for it");
+    out
+}
+
 /// A shard out of whole frames, broken ones, bytes between them, and compressed members.
 pub fn shard(mut program: &[u8]) -> Vec<u8> {
     let (mut wrapped, mut plain, mut members) = (Vec::new(), Vec::new(), 0);
@@ -134,6 +154,12 @@ pub fn shard(mut program: &[u8]) -> Vec<u8> {
             }
             4 => plain.extend_from_slice(take(&mut program, count)),
             5 => plain.truncate(plain.len() - plain.len().min(count)),
+            // A frame that is small on disk and large in memory.
+            6 if members < 4 && count >= 28 => {
+                members += 1;
+                frames::append(&mut plain, &vec![0; 1 << (18 + count % 4)]);
+                wrapped.extend(compressed(&std::mem::take(&mut plain), count % 2 == 0));
+            }
             6 if members < 4 => {
                 members += 1;
                 wrapped.extend(wrap(&std::mem::take(&mut plain), count % 2 == 0));

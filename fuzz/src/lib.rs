@@ -9,11 +9,20 @@ pub mod columns;
 pub mod naive;
 pub mod plans;
 
+/// The largest row while fuzzing: so small that an input can ask for more, and that many rows exceed the memory limit.
+pub const ROW_BYTES: u64 = 1 << 20;
+
+/// Whether an error is that of a row or record beyond [`ROW_BYTES`], which the naive decoders do not know.
+pub fn is_too_large(error: &penstock_core::Error) -> bool {
+    error.to_string().contains("max_row_bytes")
+}
+
 /// The first byte of an input that is a program.
 pub const PROGRAM: u8 = 0xff;
 
 /// The bytes that an input stands for.
 pub fn open(input: &[u8], build: impl FnOnce(&[u8]) -> Vec<u8>) -> std::borrow::Cow<'_, [u8]> {
+    penstock_core::limits::set_max_row_bytes(ROW_BYTES);
     match input {
         [PROGRAM, program @ ..] => build(program).into(),
         _ => input.into(),

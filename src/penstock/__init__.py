@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from .records import Records, __version__, crc32c, masked_crc32c
     from .records.array_record import ArrayRecord, ArrayRecordReader, ArrayRecordWriter
     from .records.codec import Codec
+    from .records.limits import max_row_bytes
     from .records.sequence import SequenceCodec
     from .records.tfrecord import TFRecord, TFRecordReader, TFRecordWriter
     from .schema import Schema
@@ -88,6 +89,7 @@ _HOMES = {
     "records": "Records __version__ crc32c masked_crc32c",
     "records.array_record": "ArrayRecord ArrayRecordReader ArrayRecordWriter",
     "records.codec": "Codec",
+    "records.limits": "max_row_bytes",
     "records.sequence": "SequenceCodec",
     "records.tfrecord": "TFRecord TFRecordReader TFRecordWriter",
     "schema": "Schema",
@@ -165,6 +167,7 @@ __all__ = [
     "jsonl",
     "load",
     "masked_crc32c",
+    "max_row_bytes",
     "mix",
     "parquet",
     "place_of_record",

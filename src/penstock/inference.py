@@ -186,9 +186,9 @@ def _optional_names(node: _Dict) -> Iterator[str]:
 
 
 def _is_image(head: bytes, size: int) -> bool:
-    """Whether a file that begins like this is a JPEG, PNG, GIF, WebP or BMP."""
+    """Whether a file that begins like this is a JPEG, PNG, GIF, WebP, BMP or TIFF."""
     return (
-        head.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a"))
+        head.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*"))
         or (head[:4] == b"RIFF" and head[8:12] == b"WEBP")
         or (head[:2] == b"BM" and int.from_bytes(head[2:6], "little") == size)
     )

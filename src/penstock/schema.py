@@ -93,14 +93,21 @@ class Schema(Mapping[str, "Field | Schema"]):
 
     def select(self, *names: str) -> Schema:
         """Only the named fields; "objects" takes all below it, "objects/box" one of them."""
-        known = [leaf.name for leaf in self._leaves]
+        below: dict[str, list[str]] = {}  # each field, and each dict around it, with the fields that it takes
+        for leaf in self._leaves:
+            end = len(leaf.name)
+            while end > 0:
+                below.setdefault(leaf.name[:end], []).append(leaf.name)
+                end = leaf.name.rfind("/", 0, end)
         chosen: set[str] = set()
         for name in names:
-            found = [leaf for leaf in known if leaf == name or leaf.startswith(f"{name}/")]
-            if not found:
-                raise SchemaError(f"no field {reprlib.repr(name)}", hint=name_known(name, known))
-            chosen.update(found)
+            if name not in below:
+                raise SchemaError(f"no field {reprlib.repr(name)}", hint=name_known(name, self._leaf_names()))
+            chosen.update(below[name])
         return _selected(self, chosen, "")
+
+    def _leaf_names(self) -> list[str]:
+        return [leaf.name for leaf in self._leaves]
 
     def flatten(self, example: Mapping[str, Any], where: str = "") -> dict[str, Any]:
         """The values by the names of `leaves()`; None where one is missing.
@@ -111,10 +118,10 @@ class Schema(Mapping[str, "Field | Schema"]):
 
     def unflatten(self, flat: Mapping[str, Any]) -> dict[str, Any]:
         """Nested dicts from values by leaf name, those that are there; a sequence becomes a dict of lists."""
-        known = [leaf.name for leaf in self._leaves]
+        known = set(self._leaf_names())
         for name in flat:
             if name not in known:
-                raise SchemaError(f"no field {reprlib.repr(name)}", hint=name_known(name, known))
+                raise SchemaError(f"no field {reprlib.repr(name)}", hint=name_known(name, self._leaf_names()))
         return _unflatten(self, flat, "")
 
     def coerce(self, example: Mapping[str, Any], where: str = "") -> dict[str, Any]:

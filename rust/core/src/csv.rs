@@ -11,6 +11,7 @@
 mod column;
 mod split;
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -156,7 +157,8 @@ impl<'a> Pass<'a> {
         }
         if self.names.is_empty() {
             if self.wanted.is_empty() {
-                let stays = |name| self.options.texts.is_none_or(|texts| texts.contains(name));
+                let texts: Option<HashSet<&String>> = self.options.texts.map(|texts| texts.iter().collect());
+                let stays = |name| texts.as_ref().is_none_or(|texts| texts.contains(name));
                 let wanted = |name| if stays(name) { Wanted::Texts } else { Wanted::Typed };
                 self.wanted = header.iter().map(|name| AtomicU8::new(wanted(name) as u8)).collect();
             }

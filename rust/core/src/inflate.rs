@@ -162,12 +162,14 @@ pub struct FrameStream<R> {
     pub offset: u64,
     /// The number of the next record.
     pub record: u64,
+    /// The length of the record that was refused as too large.
+    refused: Option<u64>,
 }
 
 impl<R: Read> FrameStream<R> {
     /// From the start of `stream`.
     pub fn new(stream: R) -> Self {
-        FrameStream { stream, frame: Vec::new(), offset: 0, record: 0 }
+        FrameStream { stream, frame: Vec::new(), offset: 0, record: 0, refused: None }
     }
 
     /// The next whole frame, `None` at a clean end.
@@ -181,6 +183,7 @@ impl<R: Read> FrameStream<R> {
         }
         let length = frames::declared_length(&self.frame).map_err(place)?;
         if length > limits::max_row_bytes() {
+            self.refused = Some(length);
             return Err(place(limits::too_large("a record", length)));
         }
         let rest = length.checked_add(frames::FOOTER as u64);
@@ -196,6 +199,16 @@ impl<R: Read> FrameStream<R> {
         self.offset += self.frame.len() as u64;
         self.record += 1;
         Ok(Some(&self.frame))
+    }
+
+    /// Reads over the record that was just refused as too large, and returns the size of its frame; `None` if the last error
+    /// was another one, or the stream ends before the record does.
+    pub(crate) fn skip_refused(&mut self) -> Option<u64> {
+        let rest = self.refused.take()?.checked_add(frames::FOOTER as u64)?;
+        let read = std::io::copy(&mut (&mut self.stream).take(rest), &mut std::io::sink()).ok()?;
+        let size = rest + HEADER as u64;
+        self.offset += size;
+        (read == rest).then_some(size)
     }
 
     /// Reads up to `count` more bytes; the buffer grows with what arrives, not with what was announced.

@@ -9,6 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::file::{Plain, Pulse, WINDOW};
 use crate::frames::{self, HEADER, OVERHEAD};
 use crate::inflate::{read_error, Compression, FrameStream};
+use crate::limits;
 use crate::shard::MAX_INFLATED;
 
 use members::{Break, Members};
@@ -167,7 +168,13 @@ fn stream(
             }
             Ok(None) => return Ok(None),
             Err(error) if matches!(error.kind(), Kind::Io(_)) => return Err(error.in_file(file.path())),
-            Err(_) => return Ok(Some(offset)),
+            Err(error) => match frames.skip_refused() {
+                Some(bytes) => {
+                    let reason = error.message().to_owned();
+                    report.gaps.push(Gap { offset, bytes, record: report.records, reason });
+                }
+                None => return Ok(Some(offset)),
+            },
         }
         if report.records % 256 == 0 {
             pulse(offset)?;
@@ -276,6 +283,9 @@ fn frame_at<'b>(bytes: &'b mut Bytes<'_>, offset: u64) -> Result<std::result::Re
         let reason = format!("expected a record of {length} bytes, got only {left} bytes to the end");
         return Ok(Err(Bad { reason, end: None }));
     };
+    if matches!(bytes, Bytes::Memory(_)) && length > limits::max_row_bytes() {
+        return bad(limits::too_large("a record", length), Some(offset + frame_length));
+    }
     let frame = bytes.at(offset, frame_length)?;
     match frames::open(frame) {
         Ok(_) => Ok(Ok(frame)),

@@ -278,7 +278,8 @@ def _column_checksum(column: Any) -> str | int | None:
     if isinstance(column, np.memmap):
         return stamp_of(str(column.filename))
     if isinstance(column, np.ndarray):
-        return crc32c(np.ascontiguousarray(column).data) if column.size else 0
+        # As bytes: dtypes that NumPy does not define, such as bfloat16, have no buffer of their own.
+        return crc32c(np.ascontiguousarray(column).reshape(-1).view(np.uint8).data) if column.size else 0
     if isinstance(column, (Ragged, Bytes)):
         return f"{_column_checksum(column.values)}-{_column_checksum(column.row_splits)}"
     return None

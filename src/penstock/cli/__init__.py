@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ..errors import PenstockError
+from ..records import limits
 from .bench import bench
 from .build import build
 from .convert import convert
@@ -41,8 +42,14 @@ class Commands(click.Group):
     subcommand_metavar="COMMAND [ARGS]...",
 )
 @click.version_option(package_name="penstock", prog_name="penstock", message="%(prog)s %(version)s")
+@click.option(
+    "--max-row-bytes",
+    type=click.IntRange(min=1),
+    metavar="BYTES",
+    help="Largest record or row that is read, once inflated. Default: 1 GiB.",
+)
 @click.pass_context
-def cli(context: click.Context) -> None:
+def cli(context: click.Context, max_row_bytes: int | None) -> None:
     """Build datasets; look at, check, index and repair record files.
 
     FILE may be a path, a glob ("data/*.tfrecord") or a range ("part-{000..146}.tfrecord"). Compression is found out by
@@ -55,6 +62,9 @@ def cli(context: click.Context) -> None:
                 130  Ctrl-C
                 141  whoever reads the output has closed it
     """
+    if max_row_bytes is not None:
+        before = limits.max_row_bytes(max_row_bytes)
+        context.call_on_close(lambda: limits.max_row_bytes(before))
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import Bytes, Ragged
+from ..columns import Array, Bytes, Ragged
 from ..errors import MissingDependencyError, SchemaError
 from ..load.iteration import Iteration
 from ..load.loader import Loader
@@ -40,14 +40,20 @@ def _tensor(value: Any, where: str) -> Any:
     if isinstance(value, np.ma.MaskedArray):
         raise refuse_missing(where)
     if isinstance(value, np.ndarray) and value.dtype.kind != "O":
-        if value.dtype.name == "bfloat16":
-            return torch.from_numpy(value.view(np.uint16)).view(torch.bfloat16)
-        return torch.from_numpy(value if value.flags.writeable else value.copy())
+        return _from_numpy(value)
     if isinstance(value, np.generic):
-        return torch.from_numpy(np.array(value))
+        return _from_numpy(np.array(value))
     if isinstance(value, Ragged):
         return _jagged(value, where)
     return value.to_list() if isinstance(value, Bytes) else value
+
+
+def _from_numpy(array: Array) -> Any:
+    """Return a tensor over the memory of an array; a read-only array is copied."""
+    array = array if array.flags.writeable else array.copy()
+    if array.dtype.name == "bfloat16":  # torch knows the type, but not its NumPy dtype
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
 def _jagged(column: Ragged, where: str) -> Any:
@@ -56,9 +62,9 @@ def _jagged(column: Ragged, where: str) -> Any:
     if not isinstance(column.values, np.ndarray):
         return column.to_list()
     if column.shapes is not None:
-        return [torch.from_numpy(row) for row in column]
+        return [_from_numpy(row) for row in column]
     return torch.nested.nested_tensor_from_jagged(
-        torch.from_numpy(column.values), torch.from_numpy(np.ascontiguousarray(column.row_splits))
+        _from_numpy(column.values), torch.from_numpy(np.ascontiguousarray(column.row_splits))
     )
 
 

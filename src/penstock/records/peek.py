@@ -21,6 +21,8 @@ _MEDIA = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"GIF87a": "image/gif",
     b"GIF89a": "image/gif",
+    b"II*\0": "image/tiff",
+    b"MM\0*": "image/tiff",
 }
 
 

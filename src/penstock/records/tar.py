@@ -4,7 +4,7 @@
 
 The schema says what each file is read as. Without one, the last part of its extension does:
 
-    jpg jpeg png gif bmp webp            an image
+    jpg jpeg png gif bmp webp tif tiff   an image
     cls cls2 index inx id int            a whole number in text
     txt text transcript json jsn         a text
     npy                                  an array
@@ -37,7 +37,7 @@ SAMPLE = 100
 
 Rule = tuple[str, str, list["int | None"]]
 
-_IMAGES = ("jpg", "jpeg", "png", "gif", "bmp", "webp")
+_IMAGES = ("jpg", "jpeg", "png", "gif", "bmp", "webp", "tif", "tiff")
 _NUMBERS = ("cls", "cls2", "index", "inx", "id", "int")
 _TEXTS = ("txt", "text", "transcript", "json", "jsn")
 _NPY = re.compile(rb"\x93NUMPY(?:\x01.(?P<short>..)|[\x02\x03].(?P<long>....))", re.DOTALL)

@@ -34,7 +34,7 @@ _MARKS = {  # the longer ones first: that of UTF-32 begins with that of UTF-16
     codecs.BOM_UTF16_BE: "utf-16",
 }
 
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff")
 NO_STAMPS: Mapping[str, str] = {}
 
 

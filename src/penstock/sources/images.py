@@ -22,7 +22,7 @@ class ImageHeader(NamedTuple):
 def check_image(data: bytes, place: str) -> ImageHeader:
     """The format and the size of an image file, or a CorruptionError that names the place.
 
-    JPEG, PNG, GIF, BMP and WebP. A file that ends too early is broken too, as far as its format tells.
+    JPEG, PNG, GIF, BMP, WebP and TIFF. A file that ends too early is broken too, as far as its format tells.
     """
     try:
         return ImageHeader(*image_header(data, place))
