@@ -13,7 +13,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-cluster test-all services lint format bench fuzz docs wheel lock clean
+.PHONY: help demo dev test test-cluster test-all services lint format bench fuzz sanitize docs wheel lock clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,11 @@ bench: ## measure against the peers; fails when a promised ratio is missed
 fuzz: ## fuzz every target for FUZZ_SECONDS (600) each, or for FUZZ_TOTAL seconds in all
 	@scripts/need rust fuzz
 	@$(PYTHON) scripts/fuzz.py $(if $(FUZZ_TOTAL),--total $(FUZZ_TOTAL),--each $(FUZZ_SECONDS))
+
+sanitize: ## run the core's tests under ThreadSanitizer and AddressSanitizer, and the Python tests on the latter
+	@scripts/need rust test
+	@scripts/venv test
+	@$(PYTHON) scripts/sanitize.py $(SANITIZERS)
 
 docs: ## build the documentation into site/
 	@scripts/need

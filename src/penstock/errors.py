@@ -12,7 +12,8 @@ PenstockError
 │   ├── ExampleError                       an example that could not be stored: split, key, place
 │   └── NoExamplesError     (SchemaError)  nothing to store: where
 ├── LoadError                              a function of a loader that failed on an example: key, path
-└── MissingDependencyError  (ImportError)  an optional package that is not installed
+├── MissingDependencyError  (ImportError)  an optional package that is not installed
+└── InternalError           (RuntimeError) a bug in Penstock: please report it
 """
 
 from __future__ import annotations
@@ -112,6 +113,10 @@ class MissingDependencyError(PenstockError, ImportError):
     def needed(cls, package: str, purpose: str, extra: str) -> MissingDependencyError:
         """The one sentence for it, with the pip line: `purpose` in the plural, as in "bfloat16 fields"."""
         return cls(f"{purpose} need the package {package}: pip install penstock[{extra}]", name=package)
+
+
+class InternalError(PenstockError, RuntimeError):
+    """A bug in Penstock: a thread of the core panicked. The message says with what; please report it."""
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

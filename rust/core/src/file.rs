@@ -13,6 +13,7 @@ use crate::crc;
 use crate::error::{Error, Kind, Result};
 use crate::frames::HEADER;
 use crate::inflate::{Compression, Stream};
+use crate::interrupt::{self, BLOCK};
 use crate::pieces::Pieces;
 use crate::recent::{Recent, Slot};
 
@@ -39,6 +40,19 @@ fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> std::io::R
                 out = &mut out[count..];
                 offset += count as u64;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Fills `out` from `offset` on, in blocks between which the work may end.
+fn read_blocks(file: &File, out: &mut [u8], offset: u64) -> std::io::Result<()> {
+    let mut at = offset;
+    for block in out.chunks_mut(BLOCK) {
+        read_exact_at(file, block, at)?;
+        at += block.len() as u64;
+        if block.len() == BLOCK {
+            interrupt::check_io()?;
         }
     }
     Ok(())
@@ -102,7 +116,7 @@ impl Plain {
     fn open_again(&self) -> std::io::Result<File> {
         match (File::open(&self.path), &self.bring) {
             (Err(error), Some(bring)) if error.kind() == std::io::ErrorKind::NotFound => {
-                bring.bring(&self.path, &mut |_| Ok(())).map_err(|error| std::io::Error::other(error.to_string()))?;
+                bring.bring(&self.path, &mut |_| interrupt::check()).map_err(std::io::Error::other)?;
                 File::open(&self.path)
             }
             (opened, _) => opened,
@@ -122,7 +136,7 @@ impl Plain {
     fn read_exact_at(&self, out: &mut [u8], offset: u64) -> std::io::Result<()> {
         // Whoever can't have the file opens it: one who is filling or emptying the slot may have been left behind by a fork.
         if let Some(file) = self.file.try_read().ok().as_ref().and_then(|file| file.as_ref()) {
-            return read_exact_at(file, out, offset);
+            return read_blocks(file, out, offset);
         }
         let file = self.open_again()?;
         let size = file.metadata()?.len();
@@ -130,7 +144,7 @@ impl Plain {
             let message = format!("expected the file of {} bytes that was opened before, got {size} bytes", self.size);
             return Err(std::io::Error::other(message));
         }
-        let read = read_exact_at(&file, out, offset);
+        let read = read_blocks(&file, out, offset);
         OPEN.keep(&self.file, file, 1);
         read
     }
@@ -212,6 +226,7 @@ pub struct Positioned<'a> {
 
 impl Read for Positioned<'_> {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        interrupt::check_io()?;
         let left = self.file.size - self.offset;
         let count = out.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         match &self.file.pieces {

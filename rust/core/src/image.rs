@@ -19,6 +19,7 @@ use fast_image_resize::Resizer;
 
 use crate::columns::{Buffer, Column, Shapes};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::plan::{Dtype, Encoding, Plan};
 
 pub use encode::resize_file;
@@ -157,6 +158,7 @@ impl Decoder {
             for ((row, bytes), out) in
                 rows.zip(values.bytes_mut().chunks_exact_mut(length)).filter(|((row, _), _)| there(*row))
             {
+                interrupt::check()?;
                 let decoded = self.read(bytes, options, random(row));
                 decoded.and_then(|(drawn, _)| self.write(&drawn, out)).map_err(place(row))?;
             }
@@ -170,6 +172,7 @@ impl Decoder {
         }
         let (mut values, mut row_splits, mut shapes) = (Buffer::Strings(Vec::new()), vec![0], Vec::new());
         for (row, bytes) in rows {
+            interrupt::check()?;
             let mut shape = [0; 3];
             if there(row) {
                 let (drawn, drawn_shape) = self.read(bytes, options, random(row)).map_err(place(row))?;

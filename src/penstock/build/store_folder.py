@@ -43,6 +43,7 @@ from ..storage.cache import Cache, RemoteFile, default_folder
 from ..tfds.directory import INFO
 from ..tfds.features import FEATURES, LABELS
 from ..tfds.writing import write_metadata
+from ..thread_pool import thread_pool
 from .commit import QUARANTINE, Leak, find_leaks, write_quarantine
 from .encoder import Outcome, Target
 from .engine import Workers
@@ -280,7 +281,7 @@ class StoreJournal(Journal):
 
     def _read(self, path: Path) -> None:
         names = _lines(self._url)
-        with ThreadPoolExecutor(READERS) as pool:
+        with thread_pool(READERS) as pool:
             store, _ = open_store(self._url)
             for name, data in zip(names, pool.map(store.read, names), strict=True):
                 ((kind, content),) = json.loads(data).items()

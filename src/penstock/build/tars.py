@@ -163,6 +163,7 @@ class _Tars:
         self._open: tarfile.TarFile | None = None
         self._samples = self._bytes = 0
         self._path = self._temporary = ""
+        self._process = os.getpid()
 
     def add(self, files: list[tuple[str, bytes]]) -> int:
         """Append a sample, which stays together; gives its size."""
@@ -201,7 +202,7 @@ class _Tars:
         if kind is None:
             self._end()
             self.names.take_away_rest()
-        elif self._open is not None:
+        elif self._open is not None and self._process == os.getpid():  # a fork leaves it to who writes it
             self._open.close()
             with suppress(FileNotFoundError):
                 os.unlink(self._temporary)

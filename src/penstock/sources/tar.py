@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -31,6 +30,7 @@ from ..schema import Schema
 from ..splitting import Splits
 from ..storage import PathLike, Paths, expand, is_url, open_store, path_list
 from ..storage.cache import Cache, RemoteFile
+from ..thread_pool import thread_pool
 from .files import files_named, short_names, stamp_of, without_side_files
 from .listed import Mapped, position, split_order
 from .record_files import split_name
@@ -269,7 +269,7 @@ def samples_of(
     splits: bool = True,
 ) -> dict[str, TarSamples]:
     """The samples of tar files by split; under "" where the names tell none, or none are wanted."""
-    with ThreadPoolExecutor(min(len(tars), default_threads())) as pool:
+    with thread_pool(min(len(tars), default_threads())) as pool:
         listed = list(pool.map(_listed, tars))
     samples = sum(len(keys) for keys, *_ in listed)
     if schema is None:
