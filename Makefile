@@ -14,7 +14,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-cluster test-all services lint format bench fuzz chaos docs wheel lock clean
+.PHONY: help demo dev test test-cluster test-all services lint format bench fuzz sanitize chaos docs wheel lock clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,11 @@ chaos: ## kill builds, damage files, fill disks, rebuild under readers, for CHAO
 	@scripts/install test --release $(LOCKED)
 	@$(PYTHON) -m services build
 	.venv-test/bin/python -m chaos --seconds $(CHAOS_SECONDS) $(CHAOS_ARGS)
+
+sanitize: ## run the core's tests under ThreadSanitizer and AddressSanitizer, and the Python tests on the latter
+	@scripts/need rust test
+	@scripts/venv test
+	@$(PYTHON) scripts/sanitize.py $(SANITIZERS)
 
 docs: ## build the documentation into site/
 	@scripts/need

@@ -17,7 +17,7 @@ import penstock
 
 # From the ground up. A module may import from its own layer and from those below it.
 LAYERS: list[set[str]] = [
-    {"errors", "dtypes", "_core"},
+    {"errors", "dtypes", "_core", "thread_pool"},
     {"values"},
     {"field"},
     {"columns", "schema", "inference", "storage", "image", "example", "identity", "info"},
@@ -28,7 +28,7 @@ LAYERS: list[set[str]] = [
     {"frameworks", "compat", "recipes"},
     {"cli", "__main__"},
 ]
-MAY_IMPORT_CORE = {"image", "records", "sources", "build", "load"}
+MAY_IMPORT_CORE = {"image", "records", "sources", "build", "load", "thread_pool"}
 BASE_PACKAGES = {"numpy"}
 CLI_PACKAGES = BASE_PACKAGES | {"click", "rich"}
 # Packages of an extra, each with the one place that imports it (inside a function: never when penstock is imported).

@@ -308,6 +308,222 @@ def test_a_fork_while_a_feed_runs_harms_no_one(shard: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
 
 
+def test_a_child_that_closes_an_inherited_feed_goes_on(shard: Path) -> None:
+    """Another thread waits in the feed while the process forks: its lock is held for good in the child."""
+    script = """
+        import os, sys, threading, time
+        import penstock as ps
+        ended = threading.Event()
+        def bring(path):
+            time.sleep(0.02)
+            if ended.is_set():
+                raise ps.StorageError("no more")
+            return False
+        from penstock._core import Order, Shards
+        codec = ps.Codec({"n": "int64"})
+        shards = Shards([(sys.argv[1], 1000, None, None)], bring)
+        options = dict(epoch=0, start=0, stop=None, batch=10, drop_remainder=False, threads=2, budget=1 << 20)
+        feed = shards.feed(codec._plan, Order.span(0, 1000), **options, images=None, skip=False)
+        def wait():
+            try:
+                next(feed)
+            except ps.StorageError:
+                pass
+        thread = threading.Thread(target=wait)
+        thread.start()
+        time.sleep(0.2)
+        for attempt in range(10):
+            time.sleep(0.013)
+            child = os.fork()
+            if child == 0:
+                feed.close()
+                try:
+                    feed.stats()
+                    os._exit(2)
+                except ps.SchemaError as error:
+                    assert "Start iterating in the child process" in str(error), error
+                try:
+                    next(feed)
+                    os._exit(3)
+                except ps.SchemaError as error:
+                    assert "Start iterating in the child process" in str(error), error
+                assert feed.rows == 0 and feed.skipped == []
+                del feed
+                os._exit(0)
+            deadline = time.monotonic() + 20
+            while (found := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            if found[0] == 0:
+                os.kill(child, 9)
+                os.waitpid(child, 0)
+                print("hangs")
+                break
+            assert found[1] == 0, found
+        else:
+            print("fine")
+        ended.set()
+        thread.join()
+    """
+    done = run(script, shard, seconds=90)
+    assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
+
+
+@pytest.mark.parametrize("kind", ["batch", "prefetch", "map"])
+def test_a_child_that_closes_an_inherited_iteration_goes_on(kind: str, tmp_path: Path) -> None:
+    script = """
+        import os, sys, threading, time
+        import numpy as np
+        import penstock as ps
+        kind, folder = sys.argv[1:]
+        ps.build(({"n": n} for n in range(20_000)), folder, shards=2)
+        loader = ps.load(folder)["train"].shuffle(seed=1)
+        if kind == "prefetch":
+            loader = loader.batch(10).map(lambda batch: time.sleep(0.001) or batch).prefetch(2)
+        elif kind == "map":
+            loader = loader.map(lambda example: time.sleep(0.0002) or example, threads=2).batch(10)
+        else:
+            loader = loader.batch(10)
+        for attempt in range(10):
+            iterator = iter(loader)
+            next(iterator)
+            stop = threading.Event()
+            def work():
+                for batch in iterator:
+                    if stop.is_set():
+                        return
+            thread = threading.Thread(target=work)
+            thread.start()
+            time.sleep(0.003 * attempt)
+            child = os.fork()
+            if child == 0:
+                iterator.close()
+                iterator.close()
+                del iterator
+                os._exit(0)
+            deadline = time.monotonic() + 20
+            while (found := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            stop.set()
+            thread.join()
+            iterator.close()
+            if found[0] == 0:
+                os.kill(child, 9)
+                os.waitpid(child, 0)
+                print("hangs")
+                break
+            assert found[1] == 0, found
+        else:
+            print("fine")
+    """
+    done = run(script, kind, tmp_path / "d", seconds=100)
+    assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
+
+
+WRITERS = """
+    import gc, os, sys, tarfile
+    import numpy as np
+    import penstock as ps
+    kind, path = sys.argv[1:]
+    def open_one():
+        if kind == "tfrecord":
+            return ps.TFRecordWriter(path)
+        if kind == "gzip":
+            return ps.TFRecordWriter(path, ps.TFRecord(compression="gzip"))
+        if kind == "synced":
+            return ps.TFRecordWriter(path)
+        return ps.ArrayRecordWriter(path)
+    writer = open_one()
+    large = bytes(1 << 20)
+    if kind == "synced":
+        writer._writer.sync_along()
+        for _ in range(40):
+            writer.write(large)
+    writer.write(b"one")
+    child = os.fork()
+    if child == 0:
+        if os.environ["HOW"] == "drop":
+            del writer
+            gc.collect()
+        elif os.environ["HOW"] == "abandon":
+            writer._writer.abandon()
+        else:
+            try:
+                writer.close()
+                os._exit(3)
+            except ps.PenstockError as error:
+                assert "process" in str(error), error
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    writer.write(b"two")
+    writer.close()
+    reader = ps.ArrayRecordReader(path) if kind == "array_record" else ps.TFRecordReader(path)
+    assert [bytes(reader[-2]), bytes(reader[-1])] == [b"one", b"two"]
+    assert sorted(name for name in os.listdir(os.path.dirname(path)) if name.endswith(".partial")) == []
+    print("fine")
+"""
+
+
+@pytest.mark.parametrize("how", ["drop", "abandon", "close"])
+@pytest.mark.parametrize("kind", ["tfrecord", "gzip", "array_record", "synced"])
+def test_a_child_leaves_an_inherited_writers_file_alone(
+    kind: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOW", how)
+    done = run(WRITERS, kind, tmp_path / "w")
+    assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
+
+
+# The end of the interpreter
+
+
+@pytest.mark.parametrize("waits", ["feed", "daemon", "example"])
+def test_the_interpreter_ends_while_a_shard_is_waited_for(waits: str, shard: Path) -> None:
+    """A thread that comes back into Python after its end would be ended there, in the midst of ours: an abort."""
+    script = """
+        import sys, threading, time
+        import penstock as ps
+        from penstock._core import Order, Shards
+        def bring(path):
+            time.sleep(0.05)
+            return False
+        shards = Shards([(sys.argv[1], 1000, None, None)], bring)
+        plan = ps.Codec({"n": "int64"})._plan
+        options = dict(epoch=0, start=0, stop=None, batch=10, drop_remainder=False, threads=8, budget=1 << 20)
+        if sys.argv[2] == "example":
+            for _ in range(8):
+                threading.Thread(target=lambda: shards.example(plan, 3), daemon=True).start()
+        else:
+            feed = shards.feed(plan, Order.span(0, 1000), **options, images=None, skip=False)
+            sys.feed = feed                     # nobody closes it
+            if sys.argv[2] == "daemon":
+                threading.Thread(target=next, args=(feed,), daemon=True).start()
+        time.sleep(0.3)
+        print("fine", flush=True)
+    """
+    for _ in range(3):
+        done = run(script, shard, waits)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
+
+
+def test_a_thread_that_works_ahead_has_ended_when_the_interpreter_ends(tmp_path: Path) -> None:
+    """A daemon's thread that is in C++ then, torch's for example, ends the process with an abort."""
+    script = """
+        import atexit, sys, threading
+        def seen():
+            names = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+            print("left", names, flush=True)
+        atexit.register(seen)                   # before Penstock's: it runs after it
+        import penstock as ps
+        ps.build(({"n": n} for n in range(2000)), sys.argv[1], shards=2)
+        loader = ps.load(sys.argv[1])["train"].batch(10).map(lambda batch: batch).prefetch(2)
+        iterator = iter(loader)
+        next(iterator)
+        sys.kept = iterator
+    """
+    done = run(script, tmp_path / "d")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "left []\n", "")
+
+
 # Ctrl-C
 
 

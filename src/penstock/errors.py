@@ -15,7 +15,8 @@ PenstockError
 ├── LoadError                              a function of a loader that failed on an example: key, path;
 │   │                                      or a dataset that was rebuilt after it was loaded
 │   └── StateError          (SchemaError)  a state that a loader cannot resume from
-└── MissingDependencyError  (ImportError)  an optional package that is not installed
+├── MissingDependencyError  (ImportError)  an optional package that is not installed
+└── InternalError           (RuntimeError) a bug in Penstock: please report it
 """
 
 from __future__ import annotations
@@ -149,6 +150,10 @@ class MissingDependencyError(PenstockError, ImportError):
     def needed(cls, package: str, purpose: str, extra: str) -> MissingDependencyError:
         """The one sentence for it, with the pip line: `purpose` in the plural, as in "bfloat16 fields"."""
         return cls(f"{purpose} need the package {package}: pip install penstock-data[{extra}]", name=package)
+
+
+class InternalError(PenstockError, RuntimeError):
+    """A bug in Penstock: a thread of the core panicked. The message says with what; please report it."""
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

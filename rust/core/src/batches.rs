@@ -11,6 +11,7 @@ use crate::file::Pulse;
 use crate::gather::{self, fitting, locate, touch};
 use crate::held::MAX_HELD;
 use crate::image::Images;
+use crate::interrupt;
 use crate::plan::Plan;
 use crate::queue::in_order;
 use crate::shards::Shards;
@@ -32,6 +33,9 @@ const SMALL_RECORD: u64 = 1 << 12;
 const LOCATED: usize = 1 << 10;
 /// So many records that are no neighbours: some of them may be.
 const GATHERED: usize = 1 << 13;
+
+/// Records that are given in memory are decoded in steps of about this many bytes.
+const DECODED_BYTES: usize = 1 << 23;
 
 /// Threads are started for parts of at least this many bytes.
 const PART_BYTES: u64 = 1 << 17;
@@ -156,6 +160,33 @@ fn is_bad_record(error: &Error) -> bool {
     matches!(error.kind(), Kind::Corrupt | Kind::Schema) && error.record().is_some()
 }
 
+/// Decodes records into columns, some megabytes at a time. An error names the record by its number among them.
+pub fn decode_all(plan: &Plan, records: &[&[u8]]) -> Result<Vec<Column>> {
+    let mut columns: Vec<Column> = plan.specs().iter().map(Column::empty).collect();
+    let mut done = 0;
+    while done < records.len() {
+        interrupt::check()?;
+        let mut left = DECODED_BYTES;
+        let fits = |record: &&&[u8]| {
+            let fits = left > 0;
+            left = left.saturating_sub(record.len() + 1);
+            fits
+        };
+        let count = records[done..].iter().take_while(fits).count();
+        let place = |error: Error| error.renumbered(|row| row + done as u64);
+        let walked = walk(plan, records[done..done + count].iter().copied()).map_err(place)?;
+        if done == 0 && count == records.len() {
+            return (0..columns.len()).map(|number| walked.column(number)).collect();
+        }
+        for (number, column) in columns.iter_mut().enumerate() {
+            walked.append(number, column).map_err(place)?;
+            column.expect(done + count, records.len());
+        }
+        done += count;
+    }
+    Ok(columns)
+}
+
 impl Decoder {
     /// Records as batches of `batch` rows, the last of what is left.
     pub fn batches(&self, rows: Rows<'_>, batch: usize, tools: &mut Tools<'_>) -> Result<Vec<Batch>> {
@@ -277,14 +308,14 @@ impl Decoder {
         let count = rows.numbers.len();
         let bytes: u64 = match threads {
             0 | 1 => 0,
-            _ => locate(&self.shards, rows.numbers, &mut |_| Ok(()))?.iter().map(gather::Row::bytes).sum(),
+            _ => locate(&self.shards, rows.numbers, &mut |_| interrupt::check())?.iter().map(gather::Row::bytes).sum(),
         };
         let parts = if self.images.is_some() { count } else { (bytes / PART_BYTES) as usize };
         let parts = parts.min(threads).max(1);
         let cut = |part: usize| part * count / parts;
         let work = |part: usize| {
             let rows = rows.part(cut(part), cut(part + 1));
-            Ok(self.batches(rows, rows.numbers.len().max(1), &mut Tools::new(&mut |_| Ok(())))?.pop())
+            Ok(self.batches(rows, rows.numbers.len().max(1), &mut Tools::new(&mut |_| interrupt::check()))?.pop())
         };
         let mut whole: Option<Batch> = None;
         in_order(parts, parts, work, |part| {

@@ -6,6 +6,7 @@ use half::f16;
 
 use crate::error::{Error, Result};
 use crate::frames::Frames;
+use crate::interrupt;
 use crate::plan::{Dtype, Encoding, List, Missing, Plan, Spec};
 use crate::queue::in_order;
 use crate::spare::Spare;
@@ -381,6 +382,7 @@ impl<'a> Batch<'a> {
         let mut scratch = Scratch::default();
         let mut frames = Frames::reusing(buffer, rows.len());
         for row in rows {
+            interrupt::check_at(row)?;
             frames
                 .push_with(|out| {
                     let size = self.measure_features(row, &mut scratch)?;

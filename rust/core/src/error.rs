@@ -1,6 +1,8 @@
 //! One error type: a kind, a sentence, and the place.
 
+use std::any::Any;
 use std::fmt;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 
 /// The result of anything in this crate.
@@ -25,6 +27,10 @@ pub enum Kind {
     Elsewhere(u64),
     /// The caller asked for something that makes no sense.
     Usage,
+    /// The caller wants the work to end: see [`crate::interrupt`].
+    Interrupted,
+    /// A defect of this crate: a thread panicked.
+    Internal,
 }
 
 /// An error: its kind, what was expected and found, and where.
@@ -75,8 +81,19 @@ impl Error {
         Error::new(Kind::Usage, message)
     }
 
+    /// The error for what a thread panicked with.
+    pub fn panicked(payload: &(dyn Any + Send)) -> Self {
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+        Error::new(Kind::Internal, format!("expected no panic in Penstock, got one: {text}"))
+            .advise("This is a bug in Penstock: please report it with this message.")
+    }
+
     /// An error of the operating system while doing `what`.
     pub fn io(what: &str, error: &std::io::Error) -> Self {
+        if let Some(own) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+            return own.clone();
+        }
         Error::new(Kind::Io(error.raw_os_error()), format!("{what}: {error}"))
     }
 
@@ -167,6 +184,12 @@ impl Error {
     }
 }
 
+/// Runs work; a panic in it becomes an error that carries the panic's message.
+pub fn contained<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    // Whatever the work was about to change is not used after an error.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| Err(Error::panicked(&*payload)))
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { message, advice, path, line, offset, chunk, record, field, .. } = &*self.0;
@@ -205,6 +228,26 @@ mod tests {
             error.to_string(),
             "expected CRC 0x00000001, got 0x00000002 - at a.tfrecord, offset 96, record 7. Salvage the rest."
         );
+    }
+
+    #[test]
+    fn a_panic_becomes_an_error_with_its_message() {
+        for error in [
+            contained::<()>(|| panic!("on purpose")),
+            contained::<()>(|| panic!("on {}", "purpose")),
+            contained::<()>(|| std::panic::panic_any(5)),
+        ] {
+            let error = error.unwrap_err();
+            assert_eq!(error.kind(), Kind::Internal);
+            assert!(error.to_string().contains("on purpose") || error.to_string().contains("no message"), "{error}");
+        }
+        assert_eq!(contained(|| Ok(5)), Ok(5));
+    }
+
+    #[test]
+    fn an_error_that_passed_through_io_is_itself_again() {
+        let own = Error::new(Kind::Interrupted, "interrupted");
+        assert_eq!(Error::io("reading failed", &std::io::Error::other(own.clone())), own);
     }
 
     #[test]

@@ -7,9 +7,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::batches::{Batch, Decoder, Rows, Spent, Tools};
-use crate::error::{Error, Result};
+use crate::error::{contained, Error, Result};
+use crate::interrupt::{self, Watch};
 use crate::order::{Order, MAX_LENGTH};
-use crate::queue::{CloseOnPanic, Limits, Queue, Taken};
+use crate::queue::{Limits, Queue, Taken};
 
 /// Threads take work in runs of whole batches of about this many bytes: enough that handing over costs little.
 const RUN_BYTES: u64 = 1 << 20;
@@ -65,6 +66,8 @@ type Run = Result<Vec<Placed>>;
 pub struct Feed {
     queue: Arc<Queue<Run>>,
     work: Arc<Work>,
+    /// Ends what its threads are at.
+    watch: Watch,
     threads: Vec<JoinHandle<()>>,
     run: std::vec::IntoIter<Placed>,
     stats: Stats,
@@ -90,18 +93,22 @@ impl Feed {
         let progress = Mutex::new(Progress { next: start, ..Progress::default() });
         let share = bytes as u64 / RUNS.max(2 * threads as u64);
         let work = Arc::new(Work { decoder, order, epoch, stop, batch, ramp: threads, share, hold, progress });
+        let watch = Watch::default();
         let threads = (0..threads)
             .map(|_| {
-                let (queue, work) = (queue.clone(), work.clone());
-                std::thread::Builder::new().name("penstock-feed".into()).spawn(move || work.run(&queue))
+                let (queue, work, watch) = (queue.clone(), work.clone(), watch.clone());
+                let run = move || queue.serve(|| watch.enter(|| work.run(&queue)));
+                std::thread::Builder::new().name("penstock-feed".into()).spawn(run)
             })
             .collect::<std::io::Result<Vec<_>>>();
         match threads {
             Ok(threads) => {
                 let process = std::process::id();
-                Ok(Feed { queue, work, threads, run: Vec::new().into_iter(), stats: Stats::default(), process })
+                let run = Vec::new().into_iter();
+                Ok(Feed { queue, work, watch, threads, run, stats: Stats::default(), process })
             }
             Err(error) => {
+                watch.end();
                 queue.close();
                 Err(Error::io("starting a thread failed", &error))
             }
@@ -125,14 +132,11 @@ impl Feed {
             match taken {
                 Taken::Item(Ok(run)) => self.run = run.into_iter(),
                 Taken::Item(Err(error)) => {
-                    self.queue.close();
+                    self.end();
                     return Err(error);
                 }
                 Taken::NotYet => return Ok(Taken::NotYet),
-                Taken::End if self.queue.is_broken() => {
-                    return Err(Error::usage("expected a feed's threads to end after its last batch, got one before"));
-                }
-                Taken::End => return Ok(Taken::End),
+                Taken::End => return self.queue.failure().map_or(Ok(Taken::End), Err),
             }
         }
     }
@@ -146,20 +150,45 @@ impl Feed {
         Ok(Stats { spent, full, ..self.stats })
     }
 
+    /// Ends its threads, without waiting for them. In a fork they do not exist, and one of them may hold the lock.
+    pub fn end(&self) {
+        if self.process == std::process::id() {
+            self.watch.end();
+            self.queue.close();
+        }
+    }
+
+    /// Leaves its threads to themselves: dropping it does not wait for them.
+    pub fn detach(mut self) {
+        self.end();
+        self.threads.clear();
+    }
+
+    /// The process that started it.
+    pub fn process(&self) -> u32 {
+        self.process
+    }
+
+    /// Fails in any other process than the one that started it.
     fn check_process(&self) -> Result<()> {
         if self.process == std::process::id() {
             return Ok(());
         }
-        let message = "expected to be used by the process that started it, got a fork of that";
-        Err(Error::usage(message).advise("Start iterating in the child process."))
+        Err(inherited())
     }
+}
+
+/// The error for a feed that a fork would use.
+pub fn inherited() -> Error {
+    let message = "expected to be used by the process that started it, got a fork of that process";
+    Error::usage(message).advise("Start iterating in the child process.")
 }
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        // In a fork the threads do not exist and the lock may be held by one of them: there is nothing to end.
+        // In a fork there is nothing to end.
+        self.end();
         if self.process == std::process::id() {
-            self.queue.close();
             for thread in self.threads.drain(..) {
                 // A panic was turned into the queue's end already.
                 let _ = thread.join();
@@ -203,15 +232,11 @@ impl Work {
     }
 
     fn run(&self, queue: &Queue<Run>) {
-        let _guard = CloseOnPanic(queue);
-        let mut pulse = |_| match queue.is_closed() {
-            true => Err(Error::usage("expected a running feed, got one that was closed")),
-            false => Ok(()),
-        };
+        let mut pulse = |_| interrupt::check();
         let mut tools = Tools { hold: self.hold, ..Tools::new(&mut pulse) };
         while let Some((number, positions)) = queue.claim(|number| self.next_run(number)) {
             let count = positions.end - positions.start;
-            let run = self.decode(positions, &mut tools);
+            let run = contained(|| self.decode(positions, &mut tools));
             let (mut bytes, mut frame_bytes) = (0, 0);
             for (_, batch) in run.iter().flatten() {
                 bytes += batch.bytes();

@@ -14,6 +14,7 @@ use crate::crc;
 use crate::error::{Error, Kind, Result};
 use crate::frames::HEADER;
 use crate::inflate::{Compression, Stream};
+use crate::interrupt::{self, BLOCK};
 use crate::limits;
 use crate::pieces::Pieces;
 use crate::recent::{Recent, Slot};
@@ -41,6 +42,19 @@ fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> std::io::R
                 out = &mut out[count..];
                 offset += count as u64;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Fills `out` from `offset` on, in blocks between which the work may end.
+fn read_blocks(file: &File, out: &mut [u8], offset: u64) -> std::io::Result<()> {
+    let mut at = offset;
+    for block in out.chunks_mut(BLOCK) {
+        read_exact_at(file, block, at)?;
+        at += block.len() as u64;
+        if block.len() == BLOCK {
+            interrupt::check_io()?;
         }
     }
     Ok(())
@@ -193,7 +207,7 @@ impl Plain {
     fn open_again(&self) -> std::io::Result<File> {
         match (File::open(&self.path), &self.bring) {
             (Err(error), Some(bring)) if error.kind() == ErrorKind::NotFound => {
-                bring.bring(&self.path, &mut |_| Ok(())).map_err(|error| std::io::Error::other(error.to_string()))?;
+                bring.bring(&self.path, &mut |_| interrupt::check()).map_err(std::io::Error::other)?;
                 File::open(&self.path)
             }
             (opened, _) => opened,
@@ -213,7 +227,7 @@ impl Plain {
     fn read_exact_at(&self, out: &mut [u8], offset: u64) -> std::io::Result<()> {
         // Whoever can't have the file opens it: one who is filling or emptying the slot may have been left behind by a fork.
         if let Some(file) = self.file.try_read().ok().as_ref().and_then(|file| file.as_ref()) {
-            let read = read_exact_at(file, out, offset);
+            let read = read_blocks(file, out, offset);
             return if self.watch == Watch::Reads { self.check_identity(file).and(read) } else { read };
         }
         let file = match self.open_again() {
@@ -222,7 +236,7 @@ impl Plain {
             }
             opened => opened?,
         };
-        let read = read_exact_at(&file, out, offset);
+        let read = read_blocks(&file, out, offset);
         self.check_identity(&file)?;
         OPEN.keep(&self.file, file, 1);
         read
@@ -318,6 +332,7 @@ pub struct Positioned<'a> {
 
 impl Read for Positioned<'_> {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        interrupt::check_io()?;
         let left = self.file.size - self.offset;
         let count = out.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         match &self.file.pieces {

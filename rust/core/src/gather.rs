@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::file::Pulse;
 use crate::frames::{self, Frames};
 use crate::held::MAX_HELD;
+use crate::interrupt;
 use crate::limits;
 use crate::opened::{Extent, Opened};
 use crate::shards::Shards;
@@ -58,6 +59,7 @@ pub fn locate<'s>(shards: &'s Shards, numbers: &[u64], pulse: Pulse<'_>) -> Resu
     let (mut within, mut place) = (0..0, 0);
     let mut known: Option<&Opened> = None;
     for (row, &number) in numbers.iter().enumerate() {
+        interrupt::check_at(row)?;
         let shard = match known {
             Some(shard) if within.contains(&number) => shard,
             _ => {

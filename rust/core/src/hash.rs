@@ -2,6 +2,9 @@
 
 use highway::{HighwayHash, HighwayHasher, Key};
 
+use crate::error::Result;
+use crate::interrupt;
+
 /// "PENSTOCK": sets these hashes apart from other uses of the same function.
 pub(crate) const DOMAIN: u64 = u64::from_le_bytes(*b"PENSTOCK");
 
@@ -44,11 +47,12 @@ impl Hasher {
     ///
     /// Only the numbers are held: they are put into buckets by the first bits of their hashes, and each bucket is sorted
     /// by hashes that are computed again.
-    pub fn order_numbers(&self, count: u32) -> Vec<u32> {
+    pub fn order_numbers(&self, count: u32) -> Result<Vec<u32>> {
         let bits = (count >> BUCKET_BITS).checked_ilog2().map_or(0, |bits| bits + 1);
         let bucket = |number: u32| self.hash_number(number.into()).checked_shr(64 - bits).unwrap_or(0) as usize;
         let mut ends = vec![0u32; 1 << bits];
         for number in 0..count {
+            interrupt::check_at(number as usize)?;
             ends[bucket(number)] += 1;
         }
         let mut total = 0;
@@ -57,6 +61,7 @@ impl Hasher {
         }
         let mut numbers = vec![0; count as usize];
         for number in 0..count {
+            interrupt::check_at(number as usize)?;
             let end = &mut ends[bucket(number)];
             numbers[*end as usize] = number;
             *end += 1;
@@ -64,6 +69,7 @@ impl Hasher {
         let mut hashed = Vec::new();
         let mut first = 0;
         for end in ends {
+            interrupt::check()?;
             let bucket = &mut numbers[first as usize..end as usize];
             hashed.clear();
             hashed.extend(bucket.iter().map(|&number| (self.hash_number(number.into()), number)));
@@ -71,7 +77,7 @@ impl Hasher {
             bucket.iter_mut().zip(&hashed).for_each(|(place, &(_, number))| *place = number);
             first = end;
         }
-        numbers
+        Ok(numbers)
     }
 }
 
@@ -101,7 +107,7 @@ mod tests {
         for count in [0, 1, 1000, (1 << BUCKET_BITS) + 1, 300_000] {
             let mut expected: Vec<u32> = (0..count).collect();
             expected.sort_by_key(|number| hasher.hash(number.to_string().as_bytes()));
-            assert_eq!(hasher.order_numbers(count), expected);
+            assert_eq!(hasher.order_numbers(count).unwrap(), expected);
         }
     }
 

@@ -20,6 +20,7 @@ use fast_image_resize::Resizer;
 
 use crate::columns::{Buffer, Column, Shapes};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::limits;
 use crate::plan::{Dtype, Encoding, Plan};
 
@@ -160,6 +161,7 @@ impl Decoder {
             for ((row, bytes), out) in
                 rows.zip(values.bytes_mut().chunks_exact_mut(length)).filter(|((row, _), _)| there(*row))
             {
+                interrupt::check()?;
                 let decoded = self.read(bytes, options, random(row));
                 decoded.and_then(|(drawn, _)| self.write(&drawn, out)).map_err(place(row))?;
             }
@@ -173,6 +175,7 @@ impl Decoder {
         }
         let (mut values, mut row_splits, mut shapes) = (Buffer::Strings(Vec::new()), vec![0], Vec::new());
         for (row, bytes) in rows {
+            interrupt::check()?;
             let mut shape = [0; 3];
             if there(row) {
                 let (drawn, drawn_shape) = self.read(bytes, options, random(row)).map_err(place(row))?;

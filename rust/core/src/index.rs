@@ -10,6 +10,7 @@ use crate::crc;
 use crate::error::{Error, Kind, Result};
 use crate::frames::OVERHEAD;
 use crate::inflate::Compression;
+use crate::interrupt::{self, BLOCK};
 
 const MAGIC: &[u8; 8] = b"PENSTIDX";
 const VERSION: u32 = 1;
@@ -31,6 +32,20 @@ pub struct Index {
 
 fn bad(message: impl Into<String>) -> Error {
     Error::new(Kind::Sidecar, message).advise("Make the index again with `penstock index`.")
+}
+
+/// The number that stands for each compression on disk: see FORMAT.md. They never change.
+const CODES: [(u32, Compression); 6] = [
+    (0, Compression::None),
+    (1, Compression::Gzip),
+    (2, Compression::Zlib),
+    (3, Compression::Zstd),
+    (4, Compression::Bzip2),
+    (5, Compression::Xz),
+];
+
+fn code_of(compression: Compression) -> u32 {
+    CODES.iter().find(|(_, known)| *known == compression).expect("each compression has a code").0
 }
 
 /// Offsets begin at zero and leave room for a frame each.
@@ -62,7 +77,7 @@ impl Index {
         let mut out = Vec::with_capacity(FIXED + 8 * self.offsets.len() + TRAILER);
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&(self.compression as u32).to_le_bytes());
+        out.extend_from_slice(&code_of(self.compression).to_le_bytes());
         out.extend_from_slice(&self.shard_size.to_le_bytes());
         out.extend_from_slice(&self.shard_crc32c.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
@@ -107,7 +122,10 @@ impl Index {
             return Ok(Err(bad(format!("expected an index of {count} records, got {size} bytes"))));
         }
         let (mut offsets, mut trailer) = (vec![0u64; count as usize + 1], [0; TRAILER]);
-        reader.read_exact(bytemuck::cast_slice_mut(&mut offsets))?;
+        for block in bytemuck::cast_slice_mut::<u64, u8>(&mut offsets).chunks_mut(BLOCK) {
+            interrupt::check_io()?;
+            reader.read_exact(block)?;
+        }
         reader.read_exact(&mut trailer)?;
         let actual = crc::append(crc::crc32c(&fixed), bytemuck::cast_slice(&offsets));
         if trailer != actual.to_le_bytes() {
@@ -116,14 +134,9 @@ impl Index {
         if cfg!(target_endian = "big") {
             offsets.iter_mut().for_each(|offset| *offset = offset.swap_bytes());
         }
-        let compression = match u32_at(12) {
-            0 => Compression::None,
-            1 => Compression::Gzip,
-            2 => Compression::Zlib,
-            3 => Compression::Zstd,
-            4 => Compression::Bzip2,
-            5 => Compression::Xz,
-            other => return Ok(Err(bad(format!("expected a compression of 0 to 5, got {other}")))),
+        let code = u32_at(12);
+        let Some(&(_, compression)) = CODES.iter().find(|(known, _)| *known == code) else {
+            return Ok(Err(bad(format!("expected a compression of 0 to 5, got {code}"))));
         };
         let index = Index { compression, shard_size: u64_at(16), shard_crc32c: u32_at(24), offsets };
         Ok(check_offsets(&index.offsets).and_then(|()| match index.offsets.last() {
@@ -178,6 +191,23 @@ mod tests {
         assert_eq!(Index::from_bytes(&sample().to_bytes()).unwrap(), sample());
         let empty = Index { compression: Compression::Gzip, shard_size: 0, shard_crc32c: 0, offsets: vec![0] };
         assert_eq!(Index::from_bytes(&empty.to_bytes()).unwrap(), empty);
+    }
+
+    #[test]
+    fn the_code_of_each_compression_is_a_promise() {
+        let codes = [
+            (0, Compression::None),
+            (1, Compression::Gzip),
+            (2, Compression::Zlib),
+            (3, Compression::Zstd),
+            (4, Compression::Bzip2),
+            (5, Compression::Xz),
+        ];
+        for (code, compression) in codes {
+            let bytes = Index { compression, ..sample() }.to_bytes();
+            assert_eq!(bytes[12..16], u32::to_le_bytes(code));
+            assert_eq!(Index::from_bytes(&bytes).unwrap().compression, compression);
+        }
     }
 
     #[test]

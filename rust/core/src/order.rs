@@ -7,11 +7,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::mix::Mix;
 use crate::permutation::Permutation;
 
 /// Positions and numbers are below this.
 pub const MAX_LENGTH: u64 = i64::MAX as u64;
+
+/// Numbers that are made between two checks whether the work must end.
+const NUMBERS: usize = 1 << 16;
 
 /// How many steps an order may be made of, one on the other.
 const MAX_DEPTH: usize = 100;
@@ -209,8 +213,13 @@ impl Order {
             let message = format!("expected positions below {end}, got {} from {start} on", out.len());
             return Err(Error::usage(message));
         }
-        out.iter_mut().zip(start..).for_each(|(slot, position)| *slot = position);
-        self.apply(epoch, out);
+        let mut next = start;
+        for part in out.chunks_mut(NUMBERS) {
+            interrupt::check()?;
+            part.iter_mut().zip(next..).for_each(|(slot, position)| *slot = position);
+            next += part.len() as u64;
+            self.apply(epoch, part);
+        }
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use crate::crc;
 use crate::error::{Error, Result};
+use crate::interrupt::{self, BLOCK};
 
 /// A name that no other writer uses, beside the file.
 fn temporary_name(path: &Path) -> PathBuf {
@@ -26,6 +27,8 @@ pub struct Unpublished {
     size: u64,
     crc: u32,
     published: bool,
+    /// Who creates it, publishes it and removes it: never a fork.
+    process: u32,
     /// Whether it goes to the disk while it is written, and who sees to that once it is large enough.
     along: bool,
     syncing: Option<Syncing>,
@@ -69,6 +72,7 @@ impl Unpublished {
             size: 0,
             crc: 0,
             published: false,
+            process: std::process::id(),
             along: false,
             syncing: None,
         })
@@ -81,9 +85,12 @@ impl Unpublished {
 
     /// Gives the file its name; with `sync`, only once it is on the disk. Returns its size and its CRC-32C.
     pub fn publish(mut self, sync: bool) -> io::Result<(u64, u32)> {
-        self.syncing.take().map_or(Ok(()), Syncing::end)?;
+        self.check_process()?;
+        let syncing = self.syncing.take();
+        interrupt::waited(move || syncing.map_or(Ok(()), Syncing::end))?;
         if sync {
-            self.file.sync_all()?;
+            let file = self.file.try_clone()?;
+            interrupt::waited(move || file.sync_all())?;
         }
         std::fs::rename(&self.temporary, &self.path)?;
         self.published = true;
@@ -92,10 +99,29 @@ impl Unpublished {
         }
         Ok((self.size, self.crc))
     }
+
+    fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    /// A fork shares the file's position with the process that writes it: what it writes would end up in between.
+    fn check_process(&self) -> io::Result<()> {
+        match self.is_inherited() {
+            true => Err(io::Error::other(inherited().in_file(&self.path))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The error for a file that a fork would write to.
+pub fn inherited() -> Error {
+    let message = "expected to be used by the process that opened it, got a fork of that process";
+    Error::usage(message).advise("Open a file of its own in the child process.")
 }
 
 impl Write for Unpublished {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check_process()?;
         let count = self.file.write(bytes)?;
         self.size += count as u64;
         self.crc = crc::append(self.crc, &bytes[..count]);
@@ -117,7 +143,10 @@ impl Write for Unpublished {
 
 impl Drop for Unpublished {
     fn drop(&mut self) {
-        if !self.published {
+        if self.is_inherited() {
+            // Its thread is not here, and may have left the channel locked.
+            std::mem::forget(self.syncing.take());
+        } else if !self.published {
             let _ = self.syncing.take().map(Syncing::end);
             // There may be nothing to remove any more; then there is nothing to do.
             let _ = std::fs::remove_file(&self.temporary);
@@ -147,7 +176,13 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 /// Writes a small file whole: under a temporary name, then renamed.
 pub fn publish(path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = temporary_name(path);
-    std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path)).map_err(|error| {
+    let written = File::create(&temporary).and_then(|mut file| {
+        bytes.chunks(BLOCK).try_for_each(|block| {
+            interrupt::check_io()?;
+            file.write_all(block)
+        })
+    });
+    written.and_then(|()| std::fs::rename(&temporary, path)).map_err(|error| {
         // The first error is the one to tell.
         let _ = std::fs::remove_file(&temporary);
         Error::io("writing failed", &error).in_file(path)

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result};
+use crate::error::{contained, Error, Result};
+use crate::interrupt;
 
 /// Numbered results, taken in order.
 pub struct Queue<T> {
@@ -39,8 +40,8 @@ struct State<T> {
     /// The bytes of results that are made and not used yet.
     waiting: usize,
     closed: bool,
-    /// A thread that worked for it panicked.
-    broken: bool,
+    /// What a thread that worked for it panicked with.
+    failure: Option<Error>,
     /// How many results there will be, once known.
     end: Option<usize>,
     /// How long threads waited for room.
@@ -69,7 +70,7 @@ impl<T> Queue<T> {
             largest: 0,
             waiting: 0,
             closed: false,
-            broken: false,
+            failure: None,
             end: None,
             full: Duration::ZERO,
         };
@@ -171,9 +172,21 @@ impl<T> Queue<T> {
         !state.closed && state.end.is_some_and(|end| state.taken >= end)
     }
 
-    /// Whether it was closed because a thread that worked for it panicked.
-    pub fn is_broken(&self) -> bool {
-        self.lock().broken
+    /// What a thread that worked for it panicked with; the queue is closed then.
+    pub fn failure(&self) -> Option<Error> {
+        self.lock().failure.clone()
+    }
+
+    /// Runs what a thread does for this queue. A panic closes the queue, so that no thread waits for this one.
+    pub(crate) fn serve(&self, work: impl FnOnce()) {
+        let ended = contained(|| {
+            work();
+            Ok(())
+        });
+        if let Err(error) = ended {
+            self.lock().failure.get_or_insert(error);
+            self.close();
+        }
     }
 
     /// Whether the work was ended.
@@ -219,18 +232,6 @@ impl<T> Queue<T> {
     }
 }
 
-/// Closes the queue when its thread ends in a panic, so that nobody waits for it.
-pub(crate) struct CloseOnPanic<'a, T>(pub(crate) &'a Queue<T>);
-
-impl<T> Drop for CloseOnPanic<'_, T> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.lock().broken = true;
-            self.0.close();
-        }
-    }
-}
-
 /// Runs `work` for 0, 1 ... on `threads` threads and hands the results to `sink` in order, on this thread.
 /// The first error ends it.
 pub fn in_order<T: Send>(
@@ -244,7 +245,7 @@ pub fn in_order<T: Send>(
 }
 
 /// Runs `work` for whatever `next` gives, on `threads` threads that take turns to call it, and hands the results to
-/// `sink` in order, on this thread. The first error ends it.
+/// `sink` in order, on this thread. The first error ends it; a panic in any of the three is an error.
 pub fn pipeline<S, T: Send>(
     threads: usize,
     mut next: impl FnMut() -> Result<Option<S>> + Send,
@@ -252,37 +253,43 @@ pub fn pipeline<S, T: Send>(
     mut sink: impl FnMut(T) -> Result<()>,
 ) -> Result<()> {
     if threads <= 1 {
-        while let Some(item) = next()? {
-            sink(work(item)?)?;
-        }
-        return Ok(());
+        return contained(|| {
+            while let Some(item) = next()? {
+                interrupt::check()?;
+                sink(work(item)?)?;
+            }
+            Ok(())
+        });
     }
     let queue = Queue::new(Limits { ahead: threads * 2, at_first: threads, bytes: usize::MAX });
     let next = Mutex::new(next);
     let turn = || {
         let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
         let (number, ()) = queue.claim(|_| Some(()))?;
-        let item = next().transpose();
+        let item = contained(&mut *next).transpose();
         if !matches!(item, Some(Ok(_))) {
             queue.end_at(number + usize::from(item.is_some())); // nothing comes after an error
         }
         item.map(|item| (number, item))
     };
+    let watch = interrupt::current();
+    let serve = || {
+        while let Some((number, item)) = turn() {
+            queue.deliver(number, item.and_then(|item| contained(|| work(item))), 0);
+        }
+    };
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| {
-                let _guard = CloseOnPanic(&queue);
-                while let Some((number, item)) = turn() {
-                    queue.deliver(number, item.and_then(&work), 0);
-                }
-            });
+            scope.spawn(|| queue.serve(|| watch.enter(serve)));
         }
         loop {
-            let result = match queue.take(Duration::from_secs(3600)) {
-                Taken::Item(result) => result.and_then(&mut sink),
-                Taken::NotYet => continue,
+            let result = match queue.take(interrupt::INTERVAL) {
+                Taken::Item(result) => {
+                    result.and_then(|item| contained(|| sink(item))).and_then(|()| interrupt::check())
+                }
+                Taken::NotYet => interrupt::check(),
                 Taken::End if queue.is_complete() => return Ok(()),
-                Taken::End => Err(Error::usage("a worker thread ended before its work")),
+                Taken::End => Err(queue.failure().unwrap_or_else(|| Error::usage("expected a queue that is open"))),
             };
             if let Err(error) = result {
                 queue.close();
@@ -295,6 +302,7 @@ pub fn pipeline<S, T: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Kind;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
@@ -356,18 +364,65 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_in_a_worker_hangs_nobody() {
-        let result = std::panic::catch_unwind(|| {
-            in_order(
-                2,
-                100,
-                |n| {
-                    assert!(n != 20, "on purpose");
-                    Ok(n)
-                },
-                |_| Ok(()),
-            )
+    fn a_panic_is_an_error_with_its_message_wherever_it_is() {
+        fn purpose(when: bool) {
+            assert!(!when, "on purpose");
+        }
+        for threads in [1, 2, 5] {
+            for place in ["next", "work", "sink"] {
+                let mut numbers = 0..1000;
+                let mut seen = Vec::new();
+                let result = pipeline(
+                    threads,
+                    || {
+                        purpose(place == "next" && numbers.start == 20);
+                        Ok(numbers.next())
+                    },
+                    |number| {
+                        purpose(place == "work" && number == 20);
+                        Ok(number)
+                    },
+                    |number| {
+                        purpose(place == "sink" && number == 20);
+                        seen.push(number);
+                        Ok(())
+                    },
+                );
+                let error = result.unwrap_err();
+                assert_eq!(error.kind(), Kind::Internal, "{place}, {threads} threads");
+                assert!(error.message().contains("on purpose"), "{error}");
+                assert_eq!(seen, (0..20).collect::<Vec<_>>(), "{place}, {threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn a_thread_that_panics_elsewhere_ends_the_queue() {
+        let queue: Queue<u8> = Queue::new(Limits { ahead: 4, at_first: 4, bytes: 100 });
+        std::thread::scope(|scope| {
+            scope.spawn(|| queue.serve(|| panic!("on purpose")));
+            assert_eq!(queue.take(Duration::from_secs(60)), Taken::End);
         });
-        assert!(result.is_err() || result.is_ok_and(|inner| inner.is_err()));
+        assert!(queue.failure().is_some_and(|error| error.message().contains("on purpose")));
+    }
+
+    #[test]
+    fn work_ends_when_its_caller_says_so() {
+        for threads in [1, 3] {
+            let began = Instant::now();
+            let slow = |number| {
+                std::thread::sleep(Duration::from_millis(1));
+                interrupt::check().map(|()| number)
+            };
+            let result = interrupt::watched(|| true, || in_order(threads, 1_000_000, slow, |_| Ok(())));
+            assert_eq!(result.unwrap_err().kind(), Kind::Interrupted);
+            let waits = |_| {
+                while interrupt::check().is_ok() {}
+                Ok(())
+            };
+            let result = interrupt::watched(|| true, || in_order(threads, 10, waits, |()| Ok(())));
+            assert_eq!(result.unwrap_err().kind(), Kind::Interrupted);
+            assert!(began.elapsed() < Duration::from_secs(20));
+        }
     }
 }

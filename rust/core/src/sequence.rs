@@ -71,6 +71,7 @@ pub fn decode<'r>(
     let mut splits: Vec<Vec<i64>> = vec![vec![0]; lists.specs().len()];
     let mut present: Vec<Vec<u8>> = vec![Vec::with_capacity(rows); lists.specs().len()];
     for (row, record) in records.enumerate() {
+        crate::interrupt::check_at(row)?;
         let mut sequence = parse(record).map_err(|error| error.in_record(row as u64))?;
         for (key, feature) in sequence.context {
             if let (Some(column), true) = (context.find(key.as_bytes()), feature != Feature::Unset) {
@@ -144,6 +145,7 @@ pub fn encode(context: &encode::Batch<'_>, lists: &Plan, inputs: &[ListInput<'_>
     let mut scratch = Scratch::default();
     let mut frames = Frames::default();
     for row in 0..rows {
+        crate::interrupt::check_at(row)?;
         frames
             .push_with(|out| encode_row(context, &steps, row, &mut scratch, out))
             .map_err(|error: Error| error.in_record(row as u64))?;

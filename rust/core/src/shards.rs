@@ -9,6 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::file::{Bring, Plain, Pulse, Stamp};
 use crate::index::Index;
 use crate::inflate::Compression;
+use crate::interrupt;
 use crate::once::Once;
 use crate::opened::Opened;
 use crate::pieces::Pieces;
@@ -262,7 +263,7 @@ impl Shards {
     /// One record's data, checked.
     pub fn read<'b>(&'b self, number: u64, buffer: &'b mut Buffer) -> Result<&'b [u8]> {
         let (shard, record) = self.locate(number)?;
-        self.shard(shard, &mut |_| Ok(()))?.read(record, buffer)
+        self.shard(shard, &mut |_| interrupt::check())?.read(record, buffer)
     }
 
     /// Whether reading a record needs no system call.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use crate::error::{Error, Result};
+use crate::interrupt;
 
 /// Files that are read whole, each when its content is asked for. Their sizes are looked up first.
 #[derive(Debug)]
@@ -18,14 +19,15 @@ pub struct Files {
 impl Files {
     /// Looks up the sizes. `check` is called with each content that is read. Errors name the file.
     pub fn look(paths: Vec<PathBuf>, check: fn(&[u8]) -> Result<()>) -> Result<Files> {
-        let size = |path: &PathBuf| {
+        let size = |(number, path): (usize, &PathBuf)| {
+            interrupt::check_at(number)?;
             let about = std::fs::metadata(path).map_err(|error| Error::io("reading failed", &error).in_file(path))?;
             match usize::try_from(about.len()) {
                 Ok(size) if about.is_file() => Ok(size),
                 _ => Err(Error::usage("expected a file, got something else").in_file(path)),
             }
         };
-        let sizes = paths.iter().map(size).collect::<Result<_>>()?;
+        let sizes = paths.iter().enumerate().map(size).collect::<Result<_>>()?;
         Ok(Files { paths, sizes, check })
     }
 

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::frames::{self, Frames, OVERHEAD};
 use crate::index::Index;
 use crate::inflate::Compression;
+use crate::interrupt;
 use crate::publish::{closed, failed, Unpublished};
 
 /// Small records are gathered up to this size before they are written.
@@ -133,6 +134,10 @@ impl Writer {
         self.check_open()?;
         if bytes.is_empty() {
             return Ok(());
+        }
+        if let Err(error) = interrupt::check() {
+            self.sink = None; // going on would leave a hole
+            return Err(error);
         }
         let level = flate2::Compression::new(self.level);
         let mut sink = match (self.sink.take(), self.compression) {

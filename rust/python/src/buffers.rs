@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 /// Memory of the core that arrays look into; they keep it alive.
 #[pyclass(frozen)]
-struct Memory(Buffer);
+struct Memory(#[allow(dead_code)] Buffer);
 
 fn dims(shape: &[usize]) -> Vec<npy_intp> {
     shape.iter().map(|&size| size as npy_intp).collect()
@@ -25,13 +25,14 @@ fn check_size(length: usize, dtype: &Bound<'_, PyArrayDescr>, shape: &[usize]) -
 /// An array over memory of the core, without a copy.
 pub fn array<'py>(
     py: Python<'py>,
-    buffer: Buffer,
+    mut buffer: Buffer,
     dtype: &Bound<'py, PyArrayDescr>,
     shape: &[usize],
 ) -> PyResult<Bound<'py, PyAny>> {
     check_size(buffer.bytes().len(), dtype, shape)?;
+    // From a mutable borrow, since the array writes through it; moving the buffer moves none of its bytes.
+    let data = buffer.bytes_mut().as_mut_ptr().cast();
     let memory = Bound::new(py, Memory(buffer))?;
-    let data = memory.get().0.bytes().as_ptr().cast_mut().cast();
     let mut dims = dims(shape);
     // SAFETY: `data` points to as many bytes as dtype and shape need (checked above), aligned to eight bytes, and lives
     // as long as `memory`, which becomes the array's base. Nobody else has a reference to those bytes, so the array may

@@ -4,7 +4,7 @@ use numpy::PyArray1;
 use penstock_core::chunk;
 use pyo3::prelude::*;
 
-use crate::errors::released;
+use crate::interpreter::released;
 
 /// The bytes of a compressed chunk; where they are shuffled, `item` is the size of an element, otherwise 1.
 #[pyfunction]

@@ -10,7 +10,7 @@ use penstock_core::Error;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::errors::interruptible;
+use crate::interpreter::interruptible;
 use crate::plan::Face;
 
 /// The lines of the rows of each file.

@@ -1,6 +1,4 @@
-//! From the core's errors to the exceptions of `penstock.errors`; and the one place that watches for Ctrl-C.
-
-use std::time::{Duration, Instant};
+//! From the core's errors to the exceptions of `penstock.errors`, and back.
 
 use penstock_core::{Error, Kind};
 use pyo3::prelude::*;
@@ -24,6 +22,8 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
         Kind::OutOfRange => ("RecordIndexError", None),
         Kind::Replaced => ("LoadError", None),
         Kind::Elsewhere(_) => ("ElsewhereError", None),
+        Kind::Interrupted => ("PenstockError", None),
+        Kind::Internal => ("InternalError", None),
         Kind::Io(Some(NO_ENTRY)) => ("NotFoundError", Some(NO_ENTRY)),
         Kind::Io(errno) => ("StorageError", errno),
     };
@@ -58,43 +58,7 @@ pub fn caught(py: Python<'_>, error: &PyErr) -> Error {
         () if is("CorruptionError") => Kind::Corrupt,
         () => Kind::Io(None),
     };
-    Error::new(kind, error.value(py).to_string())
-}
-
-/// Runs work of the core with the GIL released.
-pub fn released<T: Send>(py: Python<'_>, work: impl FnOnce() -> penstock_core::Result<T> + Send) -> PyResult<T> {
-    py.detach(work).map_err(|error| raise(py, &error))
-}
-
-/// How often long work looks for signals and tells its progress.
-const BEAT: Duration = Duration::from_millis(50);
-
-/// Runs long work with the GIL released; it calls its pulse now and then, which looks for Ctrl-C and tells the progress.
-pub fn interruptible<T: Send>(
-    py: Python<'_>,
-    progress: Option<Py<PyAny>>,
-    work: impl FnOnce(&mut dyn FnMut(u64) -> penstock_core::Result<()>) -> penstock_core::Result<T> + Send,
-) -> PyResult<T> {
-    let mut interrupt: Option<PyErr> = None;
-    let mut last = Instant::now();
-    let result = py.detach(|| {
-        work(&mut |position| {
-            if last.elapsed() < BEAT {
-                return Ok(());
-            }
-            last = Instant::now();
-            let beat = Python::attach(|py| {
-                py.check_signals()?;
-                progress.as_ref().map_or(Ok(()), |progress| progress.call1(py, (position,)).map(drop))
-            });
-            beat.map_err(|error| {
-                interrupt = Some(error);
-                Error::new(Kind::Usage, "interrupted")
-            })
-        })
-    });
-    match interrupt {
-        Some(error) => Err(error),
-        None => result.map_err(|error| raise(py, &error)),
-    }
+    let text = error.value(py).to_string();
+    let class = error.get_type(py).name().map_or_else(|_| "an exception".into(), |name| name.to_string());
+    Error::new(kind, if text.is_empty() { class } else { text })
 }

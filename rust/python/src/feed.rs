@@ -1,23 +1,23 @@
 //! The iterator over a running feed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use penstock_core::feed::{self, Placed, Stats};
+use penstock_core::interrupt::INTERVAL;
 use penstock_core::queue::Taken;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::raise;
+use crate::interpreter::{is_exiting, stay_behind};
 use crate::plan::Plan;
-
-/// Ctrl-C is looked for this often while a batch is waited for.
-const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Batches of an epoch in order, decoded ahead on threads of its own.
 #[pyclass(frozen, module = "penstock._core")]
 pub struct Feed {
     plan: Py<Plan>,
+    /// Who started it: in a fork its locks may be held by threads that do not exist.
+    process: u32,
     feed: Mutex<Option<feed::Feed>>,
     last: Mutex<Last>,
 }
@@ -39,12 +39,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Feed {
     pub fn new(plan: Py<Plan>, feed: feed::Feed) -> Feed {
-        Feed { plan, feed: Mutex::new(Some(feed)), last: Mutex::default() }
+        Feed { plan, process: feed.process(), feed: Mutex::new(Some(feed)), last: Mutex::default() }
+    }
+
+    fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        match self.is_inherited() {
+            true => Err(raise(py, &feed::inherited())),
+            false => Ok(()),
+        }
     }
 
     fn take(&self) -> penstock_core::Result<Taken<Placed>> {
         match lock(&self.feed).as_mut() {
-            Some(feed) => feed.take(PATIENCE),
+            Some(feed) => feed.take(INTERVAL),
             None => Ok(Taken::End),
         }
     }
@@ -53,8 +64,14 @@ impl Feed {
 impl Drop for Feed {
     /// Without the GIL: a thread that waits for a file may need it to end.
     fn drop(&mut self) {
-        if let Some(feed) = lock(&self.feed).take() {
-            Python::attach(|py| py.detach(|| drop(feed)));
+        if self.is_inherited() {
+            // A thread that is not here may have been in the midst of changing it.
+            std::mem::forget(std::mem::replace(&mut self.feed, Mutex::new(None)));
+        } else if let Some(feed) = lock(&self.feed).take() {
+            match is_exiting() {
+                true => feed.detach(),
+                false => Python::attach(|py| py.detach(|| drop(feed))),
+            }
         }
     }
 }
@@ -66,6 +83,7 @@ impl Feed {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        self.check_process(py)?;
         loop {
             match py.detach(|| self.take()) {
                 Ok(Taken::Item((position, batch))) => {
@@ -79,7 +97,10 @@ impl Feed {
                 }
                 Ok(Taken::NotYet) => py.check_signals()?,
                 Ok(Taken::End) => return Ok(None),
-                Err(error) => return Err(raise(py, &error)),
+                Err(error) => {
+                    stay_behind(py);
+                    return Err(raise(py, &error));
+                }
             }
         }
     }
@@ -87,17 +108,24 @@ impl Feed {
     /// How many rows the last batch has.
     #[getter]
     fn rows(&self) -> usize {
+        if self.is_inherited() {
+            return 0;
+        }
         lock(&self.last).rows
     }
 
     /// The bad records that were left out of the last batch: position, number, message.
     #[getter]
     fn skipped(&self) -> Vec<Skipped> {
+        if self.is_inherited() {
+            return Vec::new();
+        }
         lock(&self.last).skipped.clone()
     }
 
     /// Where the time of its threads went so far, in seconds, and what came of it.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.check_process(py)?;
         let stats = py.detach(|| match lock(&self.feed).as_ref() {
             Some(feed) => feed.stats(),
             None => Ok(lock(&self.last).stats),
@@ -120,12 +148,18 @@ impl Feed {
 
     /// Ends the threads. Nothing comes after it.
     fn close(&self, py: Python<'_>) {
+        if self.is_inherited() {
+            return; // its threads are those of another process
+        }
         py.detach(|| {
             let feed = lock(&self.feed).take();
             if let Some(stats) = feed.as_ref().and_then(|feed| feed.stats().ok()) {
                 lock(&self.last).stats = stats;
             }
-            drop(feed);
+            match (feed, is_exiting()) {
+                (Some(feed), true) => feed.detach(),
+                (feed, _) => drop(feed),
+            }
         });
     }
 }

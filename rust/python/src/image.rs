@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::{PyArray1, PyArrayMethods};
+use penstock_core::error::contained;
 use penstock_core::image::{self, Crop, Header, Options, Pixels};
 use penstock_core::Error;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::errors::{raise, released};
+use crate::errors::raise;
+use crate::interpreter::released;
 use crate::plan::Failure;
 
 /// What the feed decodes in a batch's columns.
@@ -104,7 +106,7 @@ impl Images {
             let Some(value) = example.get_item(key)? else { continue };
             let Ok(file) = value.cast::<PyBytes>() else { continue };
             let bytes = file.as_bytes();
-            let pixels = py.detach(|| self.0.decode_one(key, bytes, 0, position))?;
+            let pixels = contained(|| py.detach(|| self.0.decode_one(key, bytes, 0, position)))?;
             example.set_item(key, array(py, pixels)?)?;
         }
         Ok(())

@@ -7,6 +7,7 @@ mod errors;
 mod feed;
 mod hash;
 mod image;
+mod interpreter;
 mod order;
 mod peek;
 mod plan;
@@ -20,6 +21,7 @@ mod whole;
 mod writer;
 
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use penstock_core::interrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -27,28 +29,43 @@ use pyo3::types::PyBytes;
 const RELEASE_FROM: usize = 1 << 16;
 
 /// Calls `work` with the bytes of any object that has some.
-fn with_bytes<T: Send>(data: &Bound<'_, PyAny>, work: impl Fn(&[u8]) -> T + Send + Sync) -> PyResult<T> {
-    let run = |bytes: &[u8]| if bytes.len() < RELEASE_FROM { work(bytes) } else { data.py().detach(|| work(bytes)) };
+fn with_bytes<T: Send>(
+    data: &Bound<'_, PyAny>,
+    work: impl Fn(&[u8]) -> penstock_core::Result<T> + Send + Sync,
+) -> PyResult<T> {
+    let py = data.py();
+    let run = |bytes: &[u8]| match bytes.len() < RELEASE_FROM {
+        true => work(bytes).map_err(|error| errors::raise(py, &error)),
+        false => interpreter::released(py, || work(bytes)),
+    };
     if let Ok(bytes) = data.cast::<PyBytes>() {
-        return Ok(run(bytes.as_bytes()));
+        return run(bytes.as_bytes());
     }
     let view = data.py().import("numpy")?.call_method1("frombuffer", (data, "uint8"))?;
     let view = view.cast_into::<PyUntypedArray>()?;
     debug_assert!(view.is_c_contiguous());
-    Ok(run(buffers::bytes_of(&view)))
+    run(buffers::bytes_of(&view))
+}
+
+/// CRC-32C of any number of bytes, in blocks between which the work may end.
+fn checksum(value: u32, bytes: &[u8]) -> penstock_core::Result<u32> {
+    bytes.chunks(interrupt::BLOCK).try_fold(value, |crc, block| {
+        interrupt::check()?;
+        Ok(penstock_core::crc::append(crc, block))
+    })
 }
 
 /// CRC-32C of `data`, going on from `value`.
 #[pyfunction]
 #[pyo3(signature = (data, value = 0))]
 fn crc32c(data: &Bound<'_, PyAny>, value: u32) -> PyResult<u32> {
-    with_bytes(data, |bytes| penstock_core::crc::append(value, bytes))
+    with_bytes(data, |bytes| checksum(value, bytes))
 }
 
 /// CRC-32C of `data`, masked as TFRecord stores it.
 #[pyfunction]
 fn masked_crc32c(data: &Bound<'_, PyAny>) -> PyResult<u32> {
-    with_bytes(data, penstock_core::crc::masked)
+    with_bytes(data, |bytes| checksum(0, bytes).map(penstock_core::crc::mask))
 }
 
 /// The largest row of this process in bytes; with `limit`, sets it and returns the one before.
@@ -91,6 +108,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<feed::Feed>()?;
     module.add_class::<image::Images>()?;
     module.add_class::<whole::ImageFiles>()?;
+    module.add_class::<interpreter::Stop>()?;
     module.add_class::<writer::Writer>()?;
+    interpreter::watch_exit(module)?;
     Ok(())
 }

@@ -6,6 +6,7 @@ use penstock_core::order;
 use pyo3::prelude::*;
 
 use crate::errors::raise;
+use crate::interpreter::released;
 
 /// Which example comes at which position of an epoch: an immutable value, whatever its length.
 #[pyclass(frozen, module = "penstock._core")]
@@ -74,7 +75,7 @@ impl Order {
 
     /// The examples at some positions.
     fn numbers<'py>(&self, py: Python<'py>, epoch: u64, start: u64, stop: u64) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let numbers = py.detach(|| {
+        let numbers = released(py, || {
             let end = self.0.length().unwrap_or(order::MAX_LENGTH);
             match stop.checked_sub(start) {
                 Some(count) if stop <= end => {
@@ -85,6 +86,6 @@ impl Order {
                 _ => Err(Error::usage(format!("expected positions within 0..{end}, got {start}..{stop}"))),
             }
         });
-        numbers.map(|numbers| PyArray1::from_vec(py, numbers)).map_err(|error| raise(py, &error))
+        numbers.map(|numbers: Vec<i64>| PyArray1::from_vec(py, numbers))
     }
 }

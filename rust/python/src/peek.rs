@@ -13,7 +13,8 @@ use penstock_core::tar;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::errors::{interruptible, raise};
+use crate::errors::raise;
+use crate::interpreter::interruptible;
 use crate::records::Records;
 
 /// The first records of a file, `count` of them or until they have `max_bytes` bytes. Only those are read, and checked.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use numpy::{PyArray1, PyArrayDescr, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use penstock_core::batches::decode_all;
 use penstock_core::columns::{Column, Shapes};
 use penstock_core::encode::{Batch, Input, Values};
 use penstock_core::example::walk;
@@ -13,7 +14,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
-use crate::errors::{raise, released};
+use crate::errors::raise;
+use crate::interpreter::{released, Inside};
 use crate::records::{with_slices, Records};
 use crate::rows::Gathered;
 use crate::whole::ImageFiles;
@@ -66,12 +68,7 @@ impl Plan {
 
     /// Decodes records into one column each: an array, or the parts (values, value_splits, row_splits, present).
     fn decode<'py>(&self, py: Python<'py>, records: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
-        let columns = with_slices(records, |slices| {
-            released(py, || {
-                let walked = walk(&self.plan, slices.iter().copied())?;
-                (0..self.faces.len()).map(|column| walked.column(column)).collect::<penstock_core::Result<Vec<_>>>()
-            })
-        })?;
+        let columns = with_slices(records, |slices| released(py, || decode_all(&self.plan, slices)))?;
         let rows = records.len().or_else(|_| records.try_iter().map(Iterator::count))?;
         self.columns_to_python(py, columns, rows)
     }
@@ -193,7 +190,12 @@ impl Plan {
         let mut first = 0;
         while first < examples.len() {
             let last = (first + GATHER).min(examples.len());
-            work(&Gathered::new(self, examples, first..last, coerce)?)?;
+            let gathered = {
+                let _inside = Inside::enter().map_err(|failure| raise(examples.py(), &failure.end(true)))?;
+                Gathered::new(self, examples, first..last, coerce)?
+            };
+            work(&gathered)?;
+            examples.py().check_signals()?;
             first = last;
         }
         Ok(())

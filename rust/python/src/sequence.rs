@@ -6,7 +6,7 @@ use penstock_core::sequence::{self, ListInput};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::errors::released;
+use crate::interpreter::released;
 use crate::plan::{int64s, Columns, Held, Plan};
 use crate::records::{with_slices, Records};
 

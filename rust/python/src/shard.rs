@@ -10,6 +10,7 @@ use penstock_core::feed::Options;
 use penstock_core::file::Plain;
 use penstock_core::frames::{FOOTER, HEADER};
 use penstock_core::index;
+use penstock_core::interrupt;
 use penstock_core::opened::Opened;
 use penstock_core::order::Order;
 use penstock_core::publish::publish;
@@ -19,8 +20,9 @@ use penstock_core::tar;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::errors::{interruptible, raise, released};
+use crate::errors::raise;
 use crate::feed::Feed;
+use crate::interpreter::{interruptible, released};
 use crate::plan::Plan;
 use crate::records::Records;
 use crate::shards::Shards;
@@ -28,6 +30,9 @@ use crate::writer::Writer;
 
 /// The bytes of batches that wait for whoever reads a shard in order, for each thread that makes them.
 const AHEAD: usize = 32 << 20;
+
+/// Records that are read between two looks for signals.
+const READ: usize = 1 << 12;
 
 /// Where each record of a shard begins.
 #[pyclass(frozen, eq, module = "penstock._core")]
@@ -161,12 +166,15 @@ impl Shard {
     /// Some records, in the order they are asked for.
     fn read_many(&self, py: Python<'_>, records: Vec<isize>) -> PyResult<Records> {
         let records = records.into_iter().map(|record| self.number(py, record)).collect::<PyResult<Vec<_>>>()?;
-        let frames = released(py, || match &self.shard {
-            Opened::TfRecord(shard) => shard.read_many(&records),
-            Opened::ArrayRecord(shard) => shard.read_many(&records),
-            Opened::Tar(shard) => shard.read_many(&records),
-        })?;
-        Ok(Records::from_chunks(vec![frames]))
+        let read = |records: &[usize]| {
+            interrupt::check()?;
+            match &self.shard {
+                Opened::TfRecord(shard) => shard.read_many(records),
+                Opened::ArrayRecord(shard) => shard.read_many(records),
+                Opened::Tar(shard) => shard.read_many(records),
+            }
+        };
+        released(py, || records.chunks(READ).map(read).collect()).map(Records::from_chunks)
     }
 
     /// One record, decoded; a negative number counts from the end.

@@ -10,15 +10,17 @@ use penstock_core::batches::{Decoder, Rows};
 use penstock_core::feed::{self, Options};
 use penstock_core::file::{Bring, Identity, Pulse, Stamp};
 use penstock_core::gather;
+use penstock_core::interrupt;
 use penstock_core::shards::{self, Source};
 use penstock_core::Error;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use crate::errors::{caught, interruptible, raise, released};
+use crate::errors::raise;
 use crate::feed::Feed;
 use crate::image::Images;
+use crate::interpreter::{callback, interruptible, released};
 use crate::order::Order;
 use crate::plan::{Failure, Plan};
 use crate::records::Records;
@@ -36,16 +38,8 @@ struct Bringer(Py<PyAny>);
 
 impl Bring for Bringer {
     fn bring(&self, path: &Path, pulse: Pulse<'_>) -> penstock_core::Result<()> {
-        let there = || {
-            Python::attach(|py| {
-                self.0
-                    .call1(py, (path,))
-                    .map_err(|error| caught(py, &error))?
-                    .is_truthy(py)
-                    .map_err(|error| caught(py, &error))
-            })
-        };
-        while !there()? {
+        let there = || callback(|py| self.0.call1(py, (path,))?.is_truthy(py));
+        while !there().map_err(|failure| failure.end(true))? {
             pulse(0)?;
         }
         Ok(())
@@ -114,14 +108,17 @@ impl Shards {
 
     /// Puts a piece of a shard that is elsewhere, of which at most so many bytes are kept.
     fn put(&self, shard: usize, offset: u64, bytes: &Bound<'_, PyAny>, most: usize) -> PyResult<()> {
-        with_bytes(bytes, |bytes| self.0.put(shard, offset, bytes.to_vec(), most))
+        with_bytes(bytes, |bytes| {
+            self.0.put(shard, offset, bytes.to_vec(), most);
+            Ok(())
+        })
     }
 
     /// Where records are: for each its shard, and from where to where it has to be read.
     fn places(&self, py: Python<'_>, numbers: &Bound<'_, PyAny>) -> PyResult<Vec<(usize, u64, u64)>> {
         let numbers = record_numbers(numbers)?;
         released(py, || {
-            Ok(gather::locate(&self.0, &numbers, &mut |_| Ok(()))?.iter().map(gather::Row::place).collect())
+            Ok(gather::locate(&self.0, &numbers, &mut |_| interrupt::check())?.iter().map(gather::Row::place).collect())
         })
     }
 
@@ -258,12 +255,14 @@ impl Shards {
         number: u64,
         work: impl FnOnce(&[u8]) -> PyResult<T>,
     ) -> PyResult<T> {
-        BUFFER.with_borrow_mut(|buffer| {
-            let bytes = match self.0.is_in_memory(number) {
-                true => self.0.read(number, buffer).map_err(|error| raise(py, &error))?,
-                false => released(py, || self.0.read(number, buffer))?,
-            };
-            work(bytes)
-        })
+        // Python may run, and read another record, before this one is done: the buffer is taken out meanwhile.
+        let mut buffer = BUFFER.take();
+        let bytes = match self.0.is_in_memory(number) {
+            true => self.0.read(number, &mut buffer).map_err(|error| raise(py, &error)),
+            false => released(py, || self.0.read(number, &mut buffer)),
+        };
+        let result = bytes.and_then(work);
+        BUFFER.set(buffer);
+        result
     }
 }

@@ -9,7 +9,7 @@ use penstock_core::inflate::Compression;
 use penstock_core::tar::{self, Content};
 use pyo3::prelude::*;
 
-use crate::errors::interruptible;
+use crate::interpreter::interruptible;
 
 /// For each extension what its files are: "bytes", "int", "float", or the `descr` of arrays, which have this shape.
 pub type Rules = Vec<(String, String, Vec<Option<u64>>)>;

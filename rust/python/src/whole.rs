@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use penstock_core::image::Header;
+use penstock_core::interrupt;
 use penstock_core::whole;
 use pyo3::prelude::*;
 
-use crate::errors::released;
+use crate::interpreter::released;
 
 /// A column of image files: their contents are read, and their headers checked, when it is encoded.
 #[pyclass(frozen, module = "penstock._core")]
@@ -26,6 +27,7 @@ impl ImageFiles {
 
 /// The size and time of change of each file; empty where it cannot be looked at.
 #[pyfunction]
-pub fn file_stamps(py: Python<'_>, paths: Vec<PathBuf>) -> Vec<String> {
-    py.detach(|| paths.iter().map(|path| whole::stamp(path)).collect())
+pub fn file_stamps(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Vec<String>> {
+    let stamp = |(number, path): (usize, &PathBuf)| interrupt::check_at(number).map(|()| whole::stamp(path));
+    released(py, || paths.iter().enumerate().map(stamp).collect())
 }

@@ -1,24 +1,30 @@
 //! Writing shards.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use penstock_core::array_record;
 use penstock_core::encode::Batch;
 use penstock_core::frames::Frames;
 use penstock_core::inflate::Compression;
-use penstock_core::writer;
+use penstock_core::publish::inherited;
+use penstock_core::{writer, Kind};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::errors::{raise, released};
+use crate::errors::raise;
+use crate::interpreter::released;
 use crate::plan::{Columns, Plan};
 use crate::records::Records;
 use crate::shard::{closed, Index};
 
 /// A file being written, of either format.
 #[pyclass(frozen, module = "penstock._core")]
-pub struct Writer(Mutex<Option<Begun>>);
+pub struct Writer {
+    begun: Mutex<Option<Begun>>,
+    /// Who opened it: in a fork the lock may be held by a thread that does not exist.
+    process: u32,
+}
 
 enum Begun {
     TfRecord(writer::Writer),
@@ -53,10 +59,27 @@ type Finished = (usize, u64, u32, Option<Index>);
 
 impl Writer {
     fn with<T>(&self, work: impl FnOnce(&mut Begun) -> penstock_core::Result<T>) -> penstock_core::Result<T> {
-        match self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            Some(writer) => work(writer),
-            None => Err(closed()),
+        if self.is_inherited() {
+            return Err(inherited());
         }
+        let mut begun = self.lock();
+        let result = begun.as_mut().map_or_else(|| Err(closed()), work);
+        if result.as_ref().is_err_and(|error| error.kind() == Kind::Interrupted) {
+            *begun = None; // some of the records are written: going on would leave a hole
+        }
+        result
+    }
+
+    fn begin(begun: Begun) -> Writer {
+        Writer { begun: Mutex::new(Some(begun)), process: std::process::id() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Begun>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
     }
 
     /// Encodes a batch and appends its records: other threads encode while this one writes.
@@ -75,12 +98,21 @@ impl Writer {
     }
 }
 
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if self.is_inherited() {
+            // The file is another process's, and a thread that is not here may have been in the midst of writing.
+            std::mem::forget(std::mem::replace(&mut self.begun, Mutex::new(None)));
+        }
+    }
+}
+
 #[pymethods]
 impl Writer {
     #[new]
     fn new(py: Python<'_>, path: PathBuf, compression: &str, level: u32) -> PyResult<Writer> {
         let writer = Compression::parse(compression).and_then(|kind| writer::Writer::create(&path, kind, level));
-        Ok(Writer(Mutex::new(Some(Begun::TfRecord(writer.map_err(|error| raise(py, &error))?)))))
+        Ok(Writer::begin(Begun::TfRecord(writer.map_err(|error| raise(py, &error))?)))
     }
 
     /// Begins an ArrayRecord file.
@@ -96,11 +128,14 @@ impl Writer {
         let writer = array_record::Compression::parse(compression, level).and_then(|compression| {
             array_record::Writer::create(&path, array_record::Options { group_size, compression, threads })
         });
-        Ok(Writer(Mutex::new(Some(Begun::ArrayRecord(writer.map_err(|error| raise(py, &error))?)))))
+        Ok(Writer::begin(Begun::ArrayRecord(writer.map_err(|error| raise(py, &error))?)))
     }
 
     fn __len__(&self) -> PyResult<usize> {
-        Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, Begun::len))
+        if self.is_inherited() {
+            return Ok(0);
+        }
+        Ok(self.lock().as_ref().map_or(0, Begun::len))
     }
 
     /// Appends one record.
@@ -170,12 +205,14 @@ impl Writer {
             }
         };
         let finished = released(py, || self.with(finish))?;
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.lock().take();
         Ok(finished)
     }
 
     /// Removes what was written.
     fn abandon(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if !self.is_inherited() {
+            self.lock().take();
+        }
     }
 }

@@ -132,14 +132,14 @@ def whole_files(directory: Path, entries: Iterable[dict[str, Any]], workers: Wor
     The same goes for those of the same records in other formats. Where workers are elsewhere, they look: it may be
     more than one machine can read.
     """
-    from concurrent.futures import ThreadPoolExecutor  # importing penstock costs nothing
+    from ..thread_pool import thread_pool  # importing penstock costs nothing
 
     named = list(entries)
     if workers is not None and workers.apart:
         some = [named[first : first + AT_ONCE] for first in range(0, len(named), AT_ONCE)]
         with closing(workers.map(look_at, directory.absolute(), some, silent)) as results:
             return {file for _, files in results for file in files}
-    with ThreadPoolExecutor(default_threads()) as pool:
+    with thread_pool(default_threads()) as pool:
         found = pool.map(lambda entry: look_at(directory, [entry], silent), named)
         return {file for files in found for file in files}
 

@@ -6,6 +6,7 @@ way. One that comes when it is over, for it had lost touch, sends nothing.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -77,11 +78,13 @@ def own_folder() -> Iterator[Path]:
         lock = try_lock(folder / "lock")
         if lock is not None:
             break
+    process = os.getpid()
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        unlock(lock)
+        if process == os.getpid():  # a fork leaves it to the process that made it
+            shutil.rmtree(folder, ignore_errors=True)
+            unlock(lock)
 
 
 def sweep_folders() -> None:

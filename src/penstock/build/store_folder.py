@@ -42,6 +42,7 @@ from ..storage import join_url, open_store, split_url, url_name
 from ..storage.cache import Cache, RemoteFile, default_folder
 from ..tfds.directory import INFO
 from ..tfds.writing import metadata_files, write_metadata
+from ..thread_pool import thread_pool
 from .commit import Leak, committed_manifest, find_leaks, write_quarantine
 from .encoder import Outcome, Target
 from .engine import Workers
@@ -297,7 +298,7 @@ class StoreJournal(Journal):
     def _read(self, path: Path) -> None:
         check_work_objects(self._url)
         names = _lines(self._url)
-        with ThreadPoolExecutor(READERS) as pool:
+        with thread_pool(READERS) as pool:
             store, _ = open_store(self._url)
             for name, data in zip(names, pool.map(store.read, names), strict=True):
                 try:

@@ -172,6 +172,7 @@ class _Tars:
         self._open: tarfile.TarFile | None = None
         self._samples = self._bytes = 0
         self._path = self._temporary = ""
+        self._process = os.getpid()
 
     def add(self, files: list[tuple[str, bytes]]) -> int:
         """Append a sample, which stays together; gives its size."""
@@ -209,6 +210,8 @@ class _Tars:
         if kind is None:
             self._end()
             return
+        if self._process != os.getpid():
+            return  # a fork leaves the files to the process that writes them
         if self._open is not None:
             self._open.close()
             with suppress(FileNotFoundError):

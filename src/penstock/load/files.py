@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -26,6 +25,7 @@ from ..sources.record_files import files_of, files_of_splits, format_named, sche
 from ..storage import FileStamp, PathLike, file_stamp
 from ..storage.cache import cache_home
 from ..tfds.directory import INFO
+from ..thread_pool import thread_pool
 from .opening import Opened
 from .shard_files import ShardFile, ShardFiles
 
@@ -72,7 +72,7 @@ def open_files(
     found = files_of_splits(paths, partial(record_files, format=format), brought or {})
     splits = {split or "train": files for split, files in found.items()}
     files = [file for some in splits.values() for file in some]
-    with ThreadPoolExecutor(min(len(files), default_threads() * 4)) as pool:
+    with thread_pool(min(len(files), default_threads() * 4)) as pool:
         opened = dict(zip(files, pool.map(lambda file: indexed(file, cache), files), strict=True))
     if cached is not None:
         for file in files:

@@ -103,6 +103,8 @@ class Iteration:
     def close(self) -> None:
         """End its threads. Nothing comes after it; `state` stays what it is."""
         self._closed = True
+        if self._process != os.getpid():  # its threads, and their locks, are those of another process
+            return
         self._items.close()  # type: ignore[attr-defined]
         self._run.close()
 

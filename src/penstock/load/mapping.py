@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
 import threading
@@ -10,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_EXIT_SECONDS = 10.0  # that the interpreter's exit waits for a thread that works ahead
 _ABOVE_ZERO = 1 << 62  # the first copies of an echo come before position 0
 
 
@@ -120,7 +123,7 @@ def ordered(tasks: Iterator[T], function: Callable[[T], Any], threads: int, stop
         yield from map(function, tasks)
         return
     waiting: deque[Future[Any]] = deque()
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="penstock-map")
+    pool, process = ThreadPoolExecutor(threads, thread_name_prefix="penstock-map"), os.getpid()
     failure: Exception | None = None
     try:
         while True:
@@ -141,7 +144,8 @@ def ordered(tasks: Iterator[T], function: Callable[[T], Any], threads: int, stop
         stop.set()
         raise
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        if process == os.getpid():  # a fork may find its locks taken for good
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def begun(items: Items, count: int) -> Items:
@@ -161,12 +165,30 @@ def begun(items: Items, count: int) -> Items:
         raise error
 
 
+_AHEAD: WeakKeyDictionary[threading.Thread, threading.Event] = WeakKeyDictionary()
+
+
+@atexit.register
+def _end_threads() -> None:
+    """End the threads that work ahead before the interpreter does.
+
+    CPython ends a daemon thread that comes back to it later by unwinding its stack: in the midst of C++ code, such as
+    torch's, that aborts the process. Threads that are no daemons would keep the interpreter from its end.
+    """
+    running = list(_AHEAD.items())
+    for _, done in running:
+        done.set()
+    for worker, _ in running:
+        worker.join(_EXIT_SECONDS)
+
+
 def prefetched(items: Items, count: int) -> Items:
     """Items, made ahead in a thread of their own."""
     ready: queue.Queue[tuple[str, Any]] = queue.Queue(count)
     done = threading.Event()
     worker = threading.Thread(target=_pump, args=(items, ready, done), name="penstock-prefetch", daemon=True)
     worker.start()
+    _AHEAD[worker] = done
     try:
         while True:
             kind, value = _get(ready, worker)

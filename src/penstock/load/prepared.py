@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ..errors import CorruptionError
@@ -14,6 +13,7 @@ from ..schema import Schema
 from ..storage import PathLike, join_url, open_store
 from ..storage.cache import Cache, RemoteFile
 from ..tfds.directory import Prepared, read_prepared
+from ..thread_pool import thread_pool
 from .files import indexed
 from .opening import Opened
 from .remote import Remote
@@ -28,7 +28,7 @@ def open_prepared(directory: Path, schema: Schema | None, format: str | None, ca
     if schema is None:
         _warn(prepared, directory, 5)
     wanted = [(file, records) for files in prepared.splits.values() for file, records in files]
-    with ThreadPoolExecutor(default_threads() * 4) as pool:
+    with thread_pool(default_threads() * 4) as pool:
         shards = pool.map(lambda shard: _opened(os.path.join(directory, shard[0]), shard[1], cache), wanted)
         coming: Iterator[ShardFile] = iter(shards)
         splits = {split: ShardFiles(next(coming) for _ in files) for split, files in prepared.splits.items()}
@@ -49,7 +49,7 @@ def open_prepared_url(url: str, schema: Schema | None, format: str | None, cache
         remote = Remote(file, cache, ranged=prepared.format == "array_record")  # its footer is its index
         return ShardFile(str(cache.path(file)), records, entry.size, None, remote=remote)
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with thread_pool(AT_ONCE) as pool:
         splits = {split: ShardFiles(pool.map(shard_file, files)) for split, files in prepared.splits.items()}
     return Opened(url, prepared.name, schema or prepared.schema, splits, prepared=prepared, cache=cache)
 

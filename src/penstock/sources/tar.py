@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any
 
@@ -29,6 +28,7 @@ from ..records.tar import (
 from ..schema import Schema
 from ..splitting import Splits
 from ..storage import LocalCopy, Paths, fit_cache, local_copies, named_by_url, path_list
+from ..thread_pool import thread_pool
 from .files import files_named, short_names, stamp_of, without_side_files
 from .listed import Mapped, position, split_order
 from .record_files import split_name
@@ -232,7 +232,7 @@ def samples_of(
     splits: bool = True,
 ) -> dict[str, TarSamples]:
     """The samples of tar files by split; under "" where the names tell none, or none are wanted."""
-    with ThreadPoolExecutor(min(len(tars), default_threads())) as pool:
+    with thread_pool(min(len(tars), default_threads())) as pool:
         listed = list(pool.map(_listed, tars))
     samples = sum(len(keys) for keys, *_ in listed)
     if schema is None:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote
 
 from ..errors import MissingDependencyError, NotFoundError, SchemaError, StorageError, redact
+from ..thread_pool import thread_pool
 from .local import WholeFile
 from .ranges import PIECE, ShortError, cut_out, joined, replaced
 from .store import Entry
@@ -86,7 +87,7 @@ class AISStore:
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]], *, version: str | None = None) -> Sequence[Any]:
         """Parts of an object, in parallel."""
         spans = joined(ranges)
-        with ThreadPoolExecutor(min(AT_ONCE, max(1, len(spans)))) as pool:
+        with thread_pool(min(AT_ONCE, max(1, len(spans)))) as pool:
             blocks = list(pool.map(lambda span: memoryview(self._part(name, span[0], span[1], version)), spans))
         return cut_out(ranges, spans, blocks)
 
@@ -100,7 +101,7 @@ class AISStore:
         told: Callable[[Any], object] = lambda block: None,
     ) -> None:
         """Write an object to a file, some pieces at a time."""
-        with ThreadPoolExecutor(2) as pool, WholeFile(path, size) as file:
+        with thread_pool(2) as pool, WholeFile(path, size) as file:
             if self.etl is not None:
                 blocks: Iterator[bytes] = iter([self.read(name)])
             else:

@@ -7,12 +7,12 @@ import posixpath
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import CorruptionError, NotFoundError, PenstockError, SchemaError, StorageError
+from ..thread_pool import thread_pool
 from .cache import Cache, RemoteFile
 from .store import SCHEMES, Entry, is_url, open_store, split_url
 
@@ -211,7 +211,7 @@ def read_files(paths: Sequence[str]) -> list[bytes]:
     """Return the content of files, in order; objects are downloaded in parallel."""
     if not any(map(is_url, paths)):
         return list(map(read_file, paths))
-    with ThreadPoolExecutor(max(1, min(FETCHES, len(paths)))) as pool:
+    with thread_pool(max(1, min(FETCHES, len(paths)))) as pool:
         return list(pool.map(read_file, paths))
 
 
@@ -234,7 +234,7 @@ def object_stamps(urls: Iterable[str], known: Mapping[str, str]) -> dict[str, st
     missing = list(dict.fromkeys(url for url in urls if url not in known))
     if not missing:
         return {}
-    with ThreadPoolExecutor(min(FETCHES, len(missing))) as pool:
+    with thread_pool(min(FETCHES, len(missing))) as pool:
         return dict(zip(missing, pool.map(_object_stamp, missing), strict=True))
 
 
@@ -291,7 +291,7 @@ def local_copies(paths: Sequence[str]) -> list[LocalCopy]:
 
     if not any(map(is_url, paths)):
         return list(map(LocalCopy, paths))
-    with ThreadPoolExecutor(max(1, min(FETCHES, len(paths)))) as pool:
+    with thread_pool(max(1, min(FETCHES, len(paths)))) as pool:
         return list(pool.map(copy, paths))
 
 
@@ -299,7 +299,7 @@ def bring_all(copies: Sequence[LocalCopy]) -> list[str]:
     """Download what is not on the local disk, some objects at a time, and return the local paths."""
     remote = [copy for copy in copies if copy.remote is not None]
     if remote:
-        with ThreadPoolExecutor(min(COPIES, len(remote))) as pool:
+        with thread_pool(min(COPIES, len(remote))) as pool:
             list(pool.map(LocalCopy.bring, remote))
     return [copy.path for copy in copies]
 

@@ -236,7 +236,7 @@ class Objects:
         pause = 0.05
         while True:
             try:
-                return attempt()
+                return self._waited(attempt)
             except StorageError:
                 raise
             except (self._obs.exceptions.BaseError, OSError, ShortError) as error:
@@ -250,6 +250,12 @@ class Objects:
                     raise _SlowError from None
             time.sleep(pause * (0.5 + random.random()))
             pause = min(2 * pause, 5.0)
+
+    def _waited(self, attempt: Callable[[], Result]) -> Result:
+        """What an attempt gives. The library looks for no signals: the main thread waits while another one calls it."""
+        if threading.current_thread() is not threading.main_thread():
+            return attempt()
+        return self._pool().submit(attempt).result()
 
     def _failure(self, error: Exception, where: str, doing: str) -> Exception | None:
         """The error for what does not pass by itself."""
