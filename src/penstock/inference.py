@@ -21,6 +21,7 @@ from .dtypes import DTYPES, MAX_DEPTH, TEXTS, common_dtype, write_dimensions
 from .errors import SchemaError
 from .field import Field
 from .schema import Schema
+from .values import is_picture
 
 _LIST = -1  # a dimension that is a list: its rows may differ in length
 _ENCODINGS = ("none", "auto", "bytes", "zlib")  # from the plainest that was asked for; "none" may round a float64
@@ -65,7 +66,7 @@ def infer(examples: Iterable[Mapping[str, Any]], *, schema: Mapping[str, Any] | 
     """The narrowest schema that holds all of the examples. Fields of `schema` are taken as they are, and checked.
 
     A Python int is int64, a Python float float64; arrays keep their dtype. Lists of numbers are arrays while they
-    are even, lists of strings are lists, bytes that start as an image file does are images.
+    are even, lists of strings are lists. Bytes that start as an image file does, and images of Pillow, are images.
     """
     declared = schema if isinstance(schema, Schema) else Schema(schema or {})
     nodes: dict[str, _Node] = {}
@@ -123,6 +124,8 @@ def _look(value: Any, where: str, depth: int = 0) -> _Node:
         return _look_at_list(value, where, depth)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return _Leaf("bytes", kind="image" if _is_image(bytes(value[:16]), len(value)) else "tensor")
+    if is_picture(value):
+        return _Leaf("bytes", kind="image")
     if hasattr(value, "__array__"):
         return _look_at_array(np.asarray(value), where, depth)
     if isinstance(value, int):

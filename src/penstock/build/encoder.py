@@ -20,6 +20,7 @@ from ..records.codec import Codec
 from ..records.formats import Format
 from ..schema import Schema
 from ..subset import TableSubset, is_table, takes_many
+from ..values import is_picture
 from .ahead import ahead
 from .inputs import Inputs, are_plain, hands_on_records, multiplies, parts_of, return_to, working_directory
 from .workers import LostWorkerError, begin_example, describe_exit
@@ -297,6 +298,8 @@ def weigh(value: Any) -> int:
         return sum(map(weigh, value.values()))
     if isinstance(value, (list, tuple)):
         return len(value) * (8 + weigh(value[0])) if value else 0
+    if is_picture(value):
+        return int(value.width * value.height * len(value.getbands()))
     return int(getattr(value, "nbytes", 8))
 
 
