@@ -74,7 +74,10 @@ def values(path: Any) -> Counter[int]:
         ("convert", "p-{000..}.tar"),
     ],
 )
-def test_killed_at_every_step_of_the_commit(tmp_path: Path, kind: str, pattern: str) -> None:
+def test_killed_at_every_step_of_the_commit(
+    tmp_path: Path, kind: str, pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.build.single.PARTS", 2)
     old = tmp_path / "old"
     rows = [{"x": n, "v": 1} for n in range(80)]
     single = None if "{0" not in pattern else 4

@@ -216,7 +216,9 @@ def _coerce_python(field: ValueType, items: list[Any], where: str, value: Any) -
         rounded = exact.astype(field.numpy_dtype)
     for item, stored in zip(items, rounded.tolist(), strict=True):
         if stored != item and (isinstance(item, int) or (math.isinf(stored) and math.isfinite(item))):
-            raise _mismatch(field, value, where, got=f"{item}, which {field.dtype} cannot hold")
+            wide = str(field).replace(field.dtype, "float64")
+            hint = f'Declare it: schema={{"{where.rpartition(".")[2]}": "{wide}"}}' if field.dtype != "float64" else ""
+            raise _mismatch(field, value, where, hint, got=f"{item}, which {field.dtype} cannot hold")
     return rounded
 
 

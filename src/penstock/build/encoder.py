@@ -52,6 +52,8 @@ class Job:
     firm      it is not widened any more: it was declared, or every example was looked at
     sync      a shard counts as written when it is on the disk
     target    where shards are sent, if it is not a directory that they go to
+
+    short_floats  inferred Python floats are float32
     """
 
     directory: Path
@@ -65,6 +67,7 @@ class Job:
     chunk_bytes: int
     sync: bool = True
     target: Target | None = None
+    short_floats: bool = False
 
 
 @dataclass
@@ -72,6 +75,7 @@ class Outcome:
     """What became of a task: small and plain, for the journal and for the way home from another machine.
 
     alternatives  the same records in other formats: file, bytes and crc32c of each
+    images        image fields with formats that TFDS fails on: {"image": ["GIF"]}
     """
 
     split: str
@@ -83,6 +87,7 @@ class Outcome:
     ignored: int = 0
     bad: list[dict[str, str]] = field(default_factory=list)
     alternatives: list[dict[str, Any]] = field(default_factory=list)
+    images: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def files(self) -> list[str]:
@@ -251,7 +256,8 @@ class Encoder:
             return None
         try:
             where = f"{self.split}[{key!r}]"
-            wider = cover(self.job.schema, part, where, declared=self.job.known.get(self.split))
+            known, short = self.job.known.get(self.split), self.job.short_floats
+            wider = cover(self.job.schema, part, where, declared=known, short_floats=short)
         except SchemaError as error:
             return error
         if wider != self.job.schema:
