@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +47,35 @@ def folder(tmp_path: Path) -> Path:
 OPTIONS: dict[str, Any] = {"order": "source", "workers": 1, "schema": {"x": "int64"}}
 
 
+class Apart:
+    """An engine whose workers are on other machines, as those of Ray are: tasks run by their descriptions alone."""
+
+    apart = True
+    progress = None
+    processes = 2
+    worker_memory = 1 << 28
+    chunk_bytes = 1 << 20
+    sync = True
+    here = ps.Local(workers=1)
+
+    @contextmanager
+    def start(self, destination: Path | str) -> Iterator[Apart]:
+        yield self
+
+    def map(self, function: Any, shared: Any, items: Any, progress: Any) -> Generator[Any, None, None]:
+        for item in items:
+            yield item, function(shared, item, progress)
+
+
 @pytest.mark.parametrize("mend", ["mended", "removed", "another added"])
 @pytest.mark.parametrize("place", ["directory", "s3"])
+@pytest.mark.parametrize("engine", [ps.Local(workers=1), Apart()], ids=["local", "apart"])
 def test_a_build_goes_on_with_other_examples(
-    tmp_path: Path, folder: Path, mend: str, place: str, request: pytest.FixtureRequest
+    tmp_path: Path, folder: Path, mend: str, place: str, engine: Any, request: pytest.FixtureRequest
 ) -> None:
     target: Any = tmp_path / "toy" if place == "directory" else f"{request.getfixturevalue('s3')}/toy"
-    options = {**OPTIONS, "format": ps.TFRecord(shard_examples=10)}
+    options: dict[str, Any] = {"order": "source", "schema": {"x": "int64"}, "engine": engine}
+    options["format"] = ps.TFRecord(shard_examples=10)
     with pytest.raises(ps.ExampleError, match="'055'"):
         ps.build(Files(folder), target, **options)
     (folder / "055").unlink()

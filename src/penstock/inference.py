@@ -21,9 +21,11 @@ from .dtypes import DTYPES, MAX_DEPTH, TEXTS, common_dtype, write_dimensions
 from .errors import SchemaError
 from .field import Field
 from .schema import Schema
+from .values import is_picture
 
 _LIST = -1  # a dimension that is a list: its rows may differ in length
-_ENCODINGS = ("none", "auto", "bytes", "zlib")  # from the plainest that was asked for; "none" may round a float64
+_SHORT = "short"  # the encoding of a Python float, which has no width: it may be rounded to float32
+_ENCODINGS = ("none", _SHORT, "auto", "bytes", "zlib")  # from the plainest that was asked for; "none" rounds a float64
 
 
 class _Leaf(NamedTuple):
@@ -58,14 +60,23 @@ class _Dict(NamedTuple):
 _Node: TypeAlias = "_Leaf | _Dict | None"  # None: no value seen yet
 
 _EMPTY = _Leaf("", (0,))
-_PYTHON = {bool: _Leaf("bool"), int: _Leaf("int64"), float: _Leaf("float64"), str: _Leaf("str", kind="text")}
+_PYTHON = {
+    bool: _Leaf("bool"),
+    int: _Leaf("int64"),
+    float: _Leaf("float64", (), _SHORT),
+    str: _Leaf("str", kind="text"),
+}
 
 
-def infer(examples: Iterable[Mapping[str, Any]], *, schema: Mapping[str, Any] | None = None) -> Schema:
+def infer(
+    examples: Iterable[Mapping[str, Any]], *, schema: Mapping[str, Any] | None = None, short_floats: bool = False
+) -> Schema:
     """The narrowest schema that holds all of the examples. Fields of `schema` are taken as they are, and checked.
 
     A Python int is int64, a Python float float64; arrays keep their dtype. Lists of numbers are arrays while they
-    are even, lists of strings are lists, bytes that start as an image file does are images.
+    are even, lists of strings are lists. Bytes that start as an image file does, and images of Pillow, are images.
+
+    short_floats  a Python float is float32; NumPy's floats keep their dtype
     """
     declared = schema if isinstance(schema, Schema) else Schema(schema or {})
     nodes: dict[str, _Node] = {}
@@ -80,19 +91,26 @@ def infer(examples: Iterable[Mapping[str, Any]], *, schema: Mapping[str, Any] | 
     if index < 0:
         raise SchemaError("expected at least one example, got none")
     names = [*nodes, *(name for name in declared if name not in nodes)]
-    return Schema({name: declared[name] if name in declared else _settled(nodes[name], name) for name in names})
+    settled = {name: _settled(nodes[name], name, short=short_floats) for name in names if name not in declared}
+    return Schema({name: declared[name] if name in declared else settled[name] for name in names})
 
 
-def widen(a: Schema, b: Schema) -> Schema:
+def widen(a: Schema, b: Schema, *, short_floats: bool = False) -> Schema:
     """The narrowest schema that holds what either holds; a SchemaError names the field that has no such type."""
     if a.sequence != b.sequence:
         raise SchemaError(f"no type holds both {_node_of(a)} and {_node_of(b)}")
     nodes = _join_nodes(_node_of(a).nodes, _node_of(b).nodes, "")
-    return Schema({name: _settled(node, name, a.sequence) for name, node in nodes.items()}, sequence=a.sequence)
+    settled = {name: _settled(node, name, a.sequence, short=short_floats) for name, node in nodes.items()}
+    return Schema(settled, sequence=a.sequence)
 
 
 def cover(
-    schema: Schema, example: Mapping[str, Any], where: str, *, declared: Mapping[str, Any] | None = None
+    schema: Schema,
+    example: Mapping[str, Any],
+    where: str,
+    *,
+    declared: Mapping[str, Any] | None = None,
+    short_floats: bool = False,
 ) -> Schema:
     """The schema, widened where it must be to hold an example too. Fields of `declared` are only checked."""
     fixed = declared if isinstance(declared, Schema) else Schema(declared or {})
@@ -101,9 +119,8 @@ def cover(
     seen = {name: _look(value, f"{where}.{name}") for name, value in example.items() if name not in fixed}
     telling = {name: node for name, node in seen.items() if name in nodes or (node is not None and node != _EMPTY)}
     joined = _join_nodes({name: node for name, node in nodes.items() if name not in fixed}, telling, f"{where}.")
-    return Schema(
-        {name: fixed[name] if name in fixed else _settled(joined[name], name) for name in {**nodes, **joined}}
-    )
+    settled = {name: _settled(node, name, short=short_floats) for name, node in joined.items() if name not in fixed}
+    return Schema({name: fixed[name] if name in fixed else settled[name] for name in {**nodes, **joined}})
 
 
 # Values to types
@@ -123,6 +140,8 @@ def _look(value: Any, where: str, depth: int = 0) -> _Node:
         return _look_at_list(value, where, depth)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return _Leaf("bytes", kind="image" if _is_image(bytes(value[:16]), len(value)) else "tensor")
+    if is_picture(value):
+        return _Leaf("bytes", kind="image")
     if hasattr(value, "__array__"):
         return _look_at_array(np.asarray(value), where, depth)
     if isinstance(value, int):
@@ -232,13 +251,21 @@ def _join_leaves(a: _Leaf, b: _Leaf, where: str) -> _Leaf:
     return _Leaf(
         dtype,
         _closed(dtype, tuple(map(_join_sizes, a.dimensions, b.dimensions + behind))),
-        max(a.encoding, b.encoding, key=_ENCODINGS.index),
+        _join_encodings(a, b, dtype),
         a.optional or b.optional,
         b.default if a.default is None else a.default,
         a.classes,
         a.kind if a.kind == b.kind or not b.dtype else "tensor",
         a.decoded if (a.kind, a.decoded) == (b.kind, b.decoded) or not b.dtype else None,
     )
+
+
+def _join_encodings(a: _Leaf, b: _Leaf, dtype: str) -> str:
+    """The plainest that holds both. Floats stay short until a float64 of NumPy joins them."""
+    encodings = {leaf.encoding for leaf in (a, b) if leaf.encoding != "auto" or leaf.dtype == dtype == "float64"}
+    if dtype == "float64" and encodings <= {_SHORT}:
+        return _SHORT
+    return max(a.encoding, b.encoding, key=_ENCODINGS.index)
 
 
 def _join_sizes(a: int | None, b: int | None) -> int | None:
@@ -266,10 +293,10 @@ def _apart(a: _Leaf | _Dict, b: _Leaf | _Dict, where: str) -> SchemaError:
 # Types to fields, and back
 
 
-def _settled(node: _Node, name: str, inside: bool = False) -> Field | Schema:
-    """`inside` tells that a sequence encloses it."""
+def _settled(node: _Node, name: str, inside: bool = False, *, short: bool = False) -> Field | Schema:
+    """The field of a type. `inside` a sequence, dimensions are lists; `short` floats are float32."""
     if isinstance(node, _Dict):
-        below = {child: _settled(n, child, inside or node.sequence) for child, n in node.nodes.items()}
+        below = {child: _settled(n, child, inside or node.sequence, short=short) for child, n in node.nodes.items()}
         return Schema(below, sequence=node.sequence)
     if node is None or not node.dtype:
         got = "None" if node is None else "only empty lists"
@@ -277,11 +304,12 @@ def _settled(node: _Node, name: str, inside: bool = False) -> Field | Schema:
     dimensions = _closed(node.dtype, node.dimensions, inside)
     levels = dimensions.count(_LIST)
     shape = dimensions[levels:]
+    plain = node.encoding == _SHORT or (node.encoding == "none" and shape.count(None) > 1)
     return Field(
         name,
-        node.dtype,
+        "float32" if short and node.encoding == _SHORT and node.dtype == "float64" else node.dtype,
         shape,
-        encoding="auto" if node.encoding == "none" and shape.count(None) > 1 else node.encoding,
+        encoding="auto" if plain else node.encoding,
         optional=node.optional,
         default=node.default,
         classes=node.classes,

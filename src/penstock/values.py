@@ -6,8 +6,11 @@ bytes. Lists that belong together are equally long.
 
 from __future__ import annotations
 
+import io
 import math
 import reprlib
+import struct
+import zlib
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -15,6 +18,9 @@ import numpy as np
 
 from .dtypes import DTYPES, FLOATS, INTEGERS, MAX_RANK, TEXTS, Shape, common_dtype, write_dimensions
 from .errors import SchemaError, name_known
+
+_COLORS = {1: 0, 2: 4, 3: 2, 4: 6}  # channels, and what PNG calls them: grey, grey and alpha, RGB, RGB and alpha
+_IMAGES = "An image is the bytes of its file, an image of Pillow, or uint8[height,width,channels]"
 
 
 class ValueType(Protocol):
@@ -55,6 +61,8 @@ def _coerce(field: ValueType, value: Any, levels: int, where: str) -> Any:
         return [_coerce(field, row, levels - 1, f"{where}[{index}]") for index, row in enumerate(value)]
     if field.kind == "label" and field.classes is not None:
         value = _class_indices(field.classes, value, where)
+    if field.kind == "image":
+        value = _encode_images(field, value, levels, where)
     array = _coerce_texts(field, value, where) if field.dtype in TEXTS else _coerce_numbers(field, value, where)
     shape = (None,) * levels + field.shape
     if not array.size and array.ndim < len(shape) and isinstance(value, (list, tuple)):
@@ -82,10 +90,78 @@ def _coerce_texts(field: ValueType, value: Any, where: str) -> np.ndarray[Any, A
                 raise _mismatch(field, value, where, got=f"a str that is not valid Unicode, {reprlib.repr(item)}")
             encoded[index] = item.encode()
         else:
-            names = ("decode",) if field.dtype == "str" else ("encode", "tobytes", "read_bytes")
-            method = next((name for name in names for source in (item, value) if hasattr(source, name)), None)
-            raise _mismatch(field, value, where, f"Convert it: value.{method}()" if method else "Convert it first")
+            raise _mismatch(field, value, where, _text_hint(field, item, value))
     return encoded.reshape(shape)
+
+
+def _text_hint(field: ValueType, item: Any, value: Any) -> str:
+    """How a value becomes a str or bytes, where that is known."""
+    if field.dtype == "str":
+        return "Convert it: value.decode()" if hasattr(item, "decode") else "Convert it first: str(value)"
+    if hasattr(item, "read_bytes"):
+        return "Convert it: value.read_bytes()"
+    if field.kind in ("image", "video"):
+        return "Give the bytes of the file: pathlib.Path(value).read_bytes()" if isinstance(item, str) else _IMAGES
+    if isinstance(item, str):
+        return "Convert it: value.encode()"
+    if isinstance(value, (np.ndarray, np.generic)):
+        return f'Declare the type that it has: "{_describe(value)}"'
+    return "Convert it: value.tobytes()" if hasattr(item, "tobytes") else "Convert it first"
+
+
+# Images
+
+
+def is_picture(value: Any) -> bool:
+    """Whether a value is an image of Pillow."""
+    return type(value).__module__.startswith("PIL.") and hasattr(value, "save") and hasattr(value, "getbands")
+
+
+def _encode_images(field: ValueType, value: Any, levels: int, where: str) -> Any:
+    """The files of images that are given as pixels: PNG, which loses nothing. What are files already stays."""
+    if levels:
+        rows = value if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) > 1 else None
+        if rows is None:
+            return value
+        return [_encode_images(field, row, levels - 1, f"{where}[{index}]") for index, row in enumerate(rows)]
+    if is_picture(value):
+        return _encode_picture(field, value, where)
+    if hasattr(value, "__array__") and not isinstance(value, (bytes, np.bytes_)):
+        array = np.asarray(value)
+        if array.dtype.kind not in "SUO":
+            return _encode_pixels(field, array, where)
+    return value
+
+
+def _encode_picture(field: ValueType, picture: Any, where: str) -> bytes:
+    if getattr(picture, "n_frames", 1) > 1:
+        got = f"an animation of {picture.n_frames} frames"
+        raise _mismatch(field, picture, where, "Give the bytes of its file, or one frame: image.copy()", got=got)
+    out = io.BytesIO()
+    try:
+        picture.save(out, "PNG")
+    except OSError as error:  # a mode that PNG does not have
+        got = f"an image of the mode {picture.mode} ({error})"
+        raise _mismatch(field, picture, where, 'Convert it: image.convert("RGB")', got=got) from error
+    return out.getvalue()
+
+
+def _encode_pixels(field: ValueType, pixels: np.ndarray[Any, Any], where: str) -> bytes:
+    """A PNG file of uint8[height, width] or uint8[height, width, 1 to 4]."""
+    channels = pixels.shape[2] if pixels.ndim == 3 else 1
+    if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or channels not in _COLORS or not pixels.size:
+        raise _mismatch(field, pixels, where, _IMAGES)
+    height, width = pixels.shape[:2]
+    lines = pixels.reshape(height, width * channels)
+    filtered = np.empty((height, 1 + width * channels), np.uint8)
+    filtered[:, 0] = 2  # each line is stored as its difference from the one above
+    filtered[0, 1:], filtered[1:, 1:] = lines[0], lines[1:] - lines[:-1]
+    header = struct.pack(">IIBBBBB", width, height, 8, _COLORS[channels], 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(filtered.data, 6)), (b"IEND", b""))
+    parts = (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
 def _coerce_numbers(field: ValueType, value: Any, where: str) -> np.ndarray[Any, Any]:
@@ -140,7 +216,9 @@ def _coerce_python(field: ValueType, items: list[Any], where: str, value: Any) -
         rounded = exact.astype(field.numpy_dtype)
     for item, stored in zip(items, rounded.tolist(), strict=True):
         if stored != item and (isinstance(item, int) or (math.isinf(stored) and math.isfinite(item))):
-            raise _mismatch(field, value, where, got=f"{item}, which {field.dtype} cannot hold")
+            wide = str(field).replace(field.dtype, "float64")
+            hint = f'Declare it: schema={{"{where.rpartition(".")[2]}": "{wide}"}}' if field.dtype != "float64" else ""
+            raise _mismatch(field, value, where, hint, got=f"{item}, which {field.dtype} cannot hold")
     return rounded
 
 

@@ -23,6 +23,7 @@ from ..records.formats import Format
 from ..schema import Schema
 from ..storage import FETCHES
 from ..subset import Subset, TableSubset, is_table, takes_many
+from ..values import is_picture
 from .ahead import ahead
 from .inputs import Inputs, are_plain, hands_on_records, multiplies, parts_of, return_to, working_directory
 from .workers import LostWorkerError, begin_example, describe_exit
@@ -54,6 +55,8 @@ class Job:
     firm      it is not widened any more: it was declared, or every example was looked at
     sync      a shard counts as written when it is on the disk
     target    where shards are sent, if it is not a directory that they go to
+
+    short_floats  inferred Python floats are float32
     """
 
     directory: Path
@@ -67,6 +70,7 @@ class Job:
     chunk_bytes: int
     sync: bool = True
     target: Target | None = None
+    short_floats: bool = False
 
 
 @dataclass
@@ -75,6 +79,7 @@ class Outcome:
 
     alternatives  the same records in other formats: file, bytes and crc32c of each
     keys          CRC-32C of the file of keys, which is the same in all formats; None when that is unknown
+    images        image fields with formats that TFDS fails on: {"image": ["GIF"]}
     """
 
     split: str
@@ -87,6 +92,7 @@ class Outcome:
     bad: list[dict[str, str]] = field(default_factory=list)
     alternatives: list[dict[str, Any]] = field(default_factory=list)
     keys: int | None = None
+    images: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def files(self) -> list[str]:
@@ -256,7 +262,8 @@ class Encoder:
             return None
         try:
             where = f"{self.split}[{key!r}]"
-            wider = cover(self.job.schema, part, where, declared=self.job.known.get(self.split))
+            known, short = self.job.known.get(self.split), self.job.short_floats
+            wider = cover(self.job.schema, part, where, declared=known, short_floats=short)
         except SchemaError as error:
             return error
         if wider != self.job.schema:
@@ -320,6 +327,8 @@ def weigh(value: Any) -> int:
         return sum(map(weigh, value.values()))
     if isinstance(value, (list, tuple)):
         return len(value) * (8 + weigh(value[0])) if value else 0
+    if is_picture(value):
+        return int(value.width * value.height * len(value.getbands()))
     return int(getattr(value, "nbytes", 8))
 
 

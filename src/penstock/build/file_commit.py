@@ -63,6 +63,7 @@ class FileCommit:
         for name in self.removes:
             remove(name)
         for name, text in self.texts.items():
+            _remove_partial(Path(name))
             if text is None:
                 Path(name).unlink(missing_ok=True)
             else:
@@ -73,8 +74,7 @@ class FileCommit:
         for record in reversed(records):
             record.unlink(missing_ok=True)
             with suppress(OSError):  # one that is gone, or that other commits use
-                for path in record.parent.glob(f".{glob.escape(record.name)}.*.partial"):
-                    path.unlink()  # of a run that was killed before it had written its record
+                _remove_partial(record)
                 record.parent.rmdir()
 
     def _to_json(self, folder: Path) -> dict[str, Any]:
@@ -135,6 +135,12 @@ def _inside(folder: Path, name: str) -> str:
     if os.path.isabs(name) or not path.startswith(os.path.join(folder, "")):
         raise ValueError
     return path
+
+
+def _remove_partial(path: Path) -> None:
+    """Remove what a killed run was writing under a temporary name."""
+    for partial in path.parent.glob(f".{glob.escape(path.name)}.????????.partial"):
+        partial.unlink(missing_ok=True)
 
 
 def _move(source: str, name: str) -> None:

@@ -156,10 +156,15 @@ class Inputs:
             return False
         if isinstance(self.source, (list, tuple)):
             return any(map(multiplies, set(map(type, self.source))))
+        folder = working_directory()
         for number in range(min(len(self), 8)):  # the first that can be had tells
             begin_example(number)
-            with suppress(Exception, SystemExit):  # one that cannot be loaded; the build deals with it later
+            try:
                 return multiplies(type(self.source[number]))
+            except (Exception, SystemExit):  # noqa: BLE001  # the build deals with it later
+                continue
+            finally:
+                return_to(folder)
         return False
 
 

@@ -165,9 +165,9 @@ def list_splits(source: Any, order: str, seed: int) -> list[Split]:
     return [Split(name, part, order, seed, stream=streams.get(name)) for name, part in sources.items()]
 
 
-def infer_schema(splits: Iterable[Split], on_error: str) -> Schema:
+def infer_schema(splits: Iterable[Split], on_error: str, *, short_floats: bool = False) -> Schema:
     """The schema that the splits share, as far as their samples show it."""
     samples, known = {}, {}
     for split in splits:
         samples[split.name], known[split.name] = split.samples, split.known
-    return infer_all(samples, known, on_error)
+    return infer_all(samples, known, on_error, short_floats=short_floats)

@@ -45,6 +45,7 @@ class Options:
     max_errors: int | None
     retry: bool
     dedupe: str | None
+    short_floats: bool = False
 
     @classmethod
     def checked(

@@ -9,7 +9,7 @@ from ..errors import redact
 from ..load.dataset import Dataset
 from ..load.opening import Opened
 from ..manifest import Manifest
-from ..tfds.features import features_of
+from ..tfds.writing import tfds_notes
 from .commit import Leak
 
 
@@ -47,6 +47,7 @@ class Built(Dataset):
     written, kept  shards
     bad_examples   the first of the examples that this build left out: split, key, place and error of each
     leaking        some of the contents that stand in more than one split
+    notes          fields of floats that TensorFlow's parser can't read, or that were rounded to 32 bits
     drift          how the schema was widened, and for which example; empty if it was not
     """
 
@@ -88,7 +89,12 @@ class Built(Dataset):
     @property
     def tfds_notes(self) -> dict[str, str]:
         """Fields that TFDS can't read, or not as we do, each with the reason. Its description says so too."""
-        return features_of(self.manifest.schema)[1]
+        return tfds_notes(self.manifest)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """Fields that other readers do not see as they were given, each with the reason and what to do."""
+        return float_notes(self.manifest)
 
     @property
     def leaks(self) -> int:
@@ -102,3 +108,27 @@ class Built(Dataset):
             f"{count:,} {word}" for word in ("bad", "ignored", "duplicates", "leaks") if (count := getattr(self, word))
         ]
         return f"Built({redact(str(self.path))!r}: {', '.join(told + rest)})"
+
+
+def float_notes(manifest: Manifest) -> dict[str, str]:
+    """What became of floats that nobody has declared, by field."""
+    notes = {}
+    dtypes = {leaf.name: leaf.dtype for leaf in manifest.schema.leaves()}
+    for name, kind in manifest.found.get("floats", {}).items():
+        if dtypes.get(name) == "float32":
+            notes[name] = (
+                f"Python floats are stored as float32. To keep 64 bits: {_declared(manifest, name, 'float64')}"
+            )
+        elif name in dtypes:
+            fix = _declared(manifest, name, "float32") if kind == "python" else 'value.astype("float32")'
+            problem = "float64 is stored as bytes, which tf.io.parse_example can't read as numbers"
+            notes[name] = f"{problem}. To store float32: {fix}"
+    return notes
+
+
+def _declared(manifest: Manifest, name: str, dtype: str) -> str:
+    """The option that declares a field. A declared schema has all fields: where there are others, they are repeated."""
+    node = next(leaf for leaf in manifest.schema.leaves() if leaf.name == name)
+    text = str(replace(node, dtype=dtype, encoding="auto"))
+    others = "" if list(manifest.schema) == [name] else "**built.schema, "
+    return f'schema={{{others}"{name}": "{text}"}}'

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 from warnings import warn
@@ -15,6 +15,7 @@ from warnings import warn
 import numpy as np
 
 from ..errors import BuildError, NoExamplesError, SchemaError, check_type
+from ..inference import widen
 from ..info import Info
 from ..manifest import MANIFEST, WORK, Manifest, dataset_name, dataset_version, file_problems, in_format, shard_file
 from ..records.codec import default_threads
@@ -53,7 +54,7 @@ from .resume import begin, finish_commit, take_over, whole_files
 from .schemas import scan
 from .single import build_file, build_objects, names_file
 from .spool import Spooled, spool_file, spool_name, spool_stream
-from .task import Task
+from .task import Task, merged_images
 from .workers import LostWorkerError, survives_fork
 
 MOST_BAD = 20  # bad examples that `Built` names
@@ -128,14 +129,20 @@ def _build_folder(
     info: Info | None,
     overwrite: bool,
     published: bool = True,
+    short_floats: bool = False,
 ) -> Built:
-    """Build a dataset into a directory. One that is not `published` yet may be replaced."""
+    """Build a dataset into a directory.
+
+    published     False for a hidden folder, whose dataset may be replaced
+    short_floats  store inferred Python floats as float32
+    """
     if isinstance(source, GeneratedSplits):
         schema = source.schema if schema is None else schema
         info = (info or Info()).over(source.info)
     options = Options.checked(
         source, format=format, shards=shards, schema=schema, order=order, seed=seed, on_error=on_error
     )
+    options = replace(options, short_floats=short_floats)
     splits = list_splits(source, order, seed)
     engine = _unforked(engine or Local(workers=workers), splits)
     place = place_of(path, info, published=published)
@@ -180,6 +187,7 @@ class _Build:
         self.journal = journal
         self.splits = splits
         self.drift = ""
+        self.floats: list[str] = []
         self.outcomes: dict[str, Outcome] = {}
         self.bad = 0  # examples of theirs
         self.staged: set[str] = set()
@@ -266,7 +274,7 @@ class _Build:
             schema, firm = self.options.schema, True
         elif plan is not None:
             schema, firm = Schema.from_json(plan["schema"]), bool(plan.get("firm"))
-            self.drift = plan.get("drift", "")
+            self.drift, self.floats = plan.get("drift", ""), plan.get("floats", [])
         else:
             schema, firm = Schema({}), False
         if plan is None and not (schema and self.options.counts_shards):
@@ -275,7 +283,9 @@ class _Build:
                 split.look(on_error, self.workers)
         known = {split.name: split.known for split in self.splits}
         if not schema:
-            schema = infer_schema(self.splits, self.options.on_error)
+            short = self.options.short_floats
+            schema = infer_schema(self.splits, self.options.on_error, short_floats=short)
+            self.floats = self._python_floats(schema)
         sources = {split.name: split.source for split in self.splits if split.stream is None}
         options = self.options
         job = Job(
@@ -288,12 +298,22 @@ class _Build:
             formats=options.formats,
             on_error=options.on_error,
             chunk_bytes=self.workers.chunk_bytes,
+            short_floats=options.short_floats,
             target=self.place.target(self.journal) if self.workers.apart else None,
             sync=self.workers.sync and self.place.directory == self.place.destination,  # what is sent may get lost here
         )
         seen = {name for split in self.splits for _, example in split.samples for name in example}
         look = options.full or not seen <= set(schema)  # a field without a value yet
         return self._full_pass(job) if look and not firm and plan is None else job
+
+    def _python_floats(self, schema: Schema) -> list[str]:
+        """The fields of Python floats: they are float64, or float32 where the build asks for it."""
+        floats = {leaf.name: leaf.dtype for leaf in schema.leaves() if leaf.dtype in ("float32", "float64")}
+        if not floats:
+            return []
+        short = not self.options.short_floats
+        other = infer_schema(self.splits, self.options.on_error, short_floats=short)
+        return [leaf.name for leaf in other.leaves() if floats.get(leaf.name, leaf.dtype) != leaf.dtype]
 
     def _full_pass(self, job: Job) -> Job:
         """Look at every example, and widen the schema to hold them all."""
@@ -306,7 +326,7 @@ class _Build:
         self.meter.begin("looking at every example", sum(len(task.rows) for task in tasks))
         with closing(self.workers.map(scan, job, tasks, self.meter)) as results:
             found = {id(task): schema for task, schema in results}
-        schema = reduce(Schema.widen, [found[id(task)] for task in tasks], job.schema)
+        schema = reduce(partial(widen, short_floats=job.short_floats), [found[id(task)] for task in tasks], job.schema)
         return replace(job, schema=schema, firm=True)
 
     # Spools
@@ -327,7 +347,9 @@ class _Build:
             for split in [split for split in self.splits if split.name in names]:
                 job = self._use_spools(job, split, [entries[split.name]])
                 if not job.declared:
-                    job = replace(job, schema=job.schema.widen(job.sources[split.name].schema))
+                    job = replace(
+                        job, schema=widen(job.schema, job.sources[split.name].schema, short_floats=job.short_floats)
+                    )
         return job
 
     def _spool_parts(self, job: Job) -> Job:
@@ -369,7 +391,7 @@ class _Build:
         files = [(folder / file["file"], Schema.from_json(file["schema"])) for file in named]
         for entry in entries:
             self._count(Outcome(split.name, entry["file"], ignored=entry["ignored"], bad=entry["bad"]))
-        spooled = Spooled(files, self.workers.worker_memory // 4)
+        spooled = Spooled(files, self.workers.worker_memory // 4, short_floats=job.short_floats)
         self.splits[self.splits.index(split)] = Split(split.name, spooled, self.options.order, self.options.seed)
         return replace(job, sources={**job.sources, split.name: spooled})
 
@@ -413,6 +435,7 @@ class _Build:
             }
         )
         plan = {"schema": job.schema.to_json(), "shards": counts, "firm": job.firm, "drift": self.drift}
+        plan["floats"] = self.floats
         if before is None or before["schema"] != plan["schema"]:
             self._check_plan(job, plan)
             self.journal.note("plan", plan)
@@ -475,7 +498,11 @@ class _Build:
         leaks, leaking = self.place.leaks(files, self.staged)
         bad = [entry for file in sorted(self.outcomes) for entry in self.outcomes[file].bad]  # however they came
         ignored = sum(outcome.ignored for outcome in self.outcomes.values())
-        found = {"bad": len(bad), "ignored": ignored, "duplicates": self.duplicates, "leaks": leaks}
+        found: dict[str, Any] = {"bad": len(bad), "ignored": ignored, "duplicates": self.duplicates, "leaks": leaks}
+        kept = standing.found.get("images", {}) if standing is not None and len(written) < len(shards) else {}
+        images = merged_images([kept, *(shard.images for shard in shards)])
+        noted = {"floats": self._inferred_floats(), "images": images}
+        found |= {name: content for name, content in noted.items() if content}
         formats = [format.name for format in self.options.formats]
         manifest = describe_dataset(self.info, self.begun, self.schema, formats, shards, found)
         commit: dict[str, Any] = {
@@ -490,6 +517,14 @@ class _Build:
         manifest = self.place.publish(commit)
         self.place.sweep(manifest, commit["replaced"])
         return self._built(manifest, len(written), leaking)
+
+    def _inferred_floats(self) -> dict[str, str]:
+        """Fields of floats that nobody has declared: of Python floats, or of NumPy's float64."""
+        if self.options.schema is not None:
+            return {}
+        leaves = [leaf for leaf in self.schema.leaves() if leaf.dtype in ("float32", "float64")]
+        kinds = {leaf.name: "python" if leaf.name in self.floats else "numpy" for leaf in leaves}
+        return {leaf.name: kinds[leaf.name] for leaf in leaves if leaf.dtype == "float64" or leaf.name in self.floats}
 
     def _check_commit(self, manifest: Manifest) -> None:
         """Foreign files that appeared while the build ran are safe too."""

@@ -8,7 +8,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing, suppress
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from ..columns import Array
 from ..errors import SchemaError
 from ..example import IgnoreExample
-from ..inference import cover
+from ..inference import cover, infer, widen
 from ..schema import Schema
 from .encoder import Job, example_error, tells, weigh
 from .inputs import is_complete, parts_of, return_to, working_directory
@@ -114,28 +114,31 @@ def _sendable(error: Exception | SystemExit) -> Exception | tuple[str, str]:
     return type(error).__name__, str(error)
 
 
-def infer_all(samples: Mapping[str, list[Named]], known: Mapping[str, Schema | None], on_error: str) -> Schema:
+def infer_all(
+    samples: Mapping[str, list[Named]], known: Mapping[str, Schema | None], on_error: str, *, short_floats: bool = False
+) -> Schema:
     """The schema that the splits share, as far as the samples show it."""
-    schemas = [_infer(examples, known[split], on_error) for split, examples in samples.items() if examples]
+    some = {split: examples for split, examples in samples.items() if examples}
+    schemas = [_infer(examples, known[split], on_error, short_floats) for split, examples in some.items()]
     schemas += [sure for split, sure in known.items() if sure is not None and not samples[split]]
     if not schemas:
         raise SchemaError("expected examples, got none that can be loaded")
-    return reduce(Schema.widen, schemas)
+    return reduce(partial(widen, short_floats=short_floats), schemas)
 
 
-def _infer(examples: list[Named], sure: Schema | None, on_error: str) -> Schema:
+def _infer(examples: list[Named], sure: Schema | None, on_error: str, short_floats: bool) -> Schema:
     """The schema of some examples. A field that no example has a value for waits for one that has."""
     told: dict[str, Any] = {}
     for _, example in examples:
         told.update((name, value) for name, value in example.items() if name not in told and tells(value))
     try:
         rows = [{name: value for name, value in example.items() if name in told} for _, example in examples]
-        return Schema.infer(rows, schema=sure)
+        return infer(rows, schema=sure, short_floats=short_floats)
     except SchemaError:
-        schema = Schema.infer([told], schema=sure)
+        schema = infer([told], schema=sure, short_floats=short_floats)
     for where, example in examples:  # one by one, to name the one that does not fit
         try:
-            schema = cover(schema, example, where, declared=sure)
+            schema = cover(schema, example, where, declared=sure, short_floats=short_floats)
         except SchemaError:
             if on_error == "raise":
                 raise
@@ -155,8 +158,8 @@ def scan(job: Job, task: Task, progress: Progress) -> Schema:
         try:
             parts = list(parts_of(source[row]))
             for part in parts:
-                cover(job.schema, part, "", declared=sure)
-                wide = cover(wide, part, "", declared=sure)
+                cover(job.schema, part, "", declared=sure, short_floats=job.short_floats)
+                wide = cover(wide, part, "", declared=sure, short_floats=job.short_floats)
         except (Exception, SystemExit):  # noqa: BLE001  # the build itself will tell of it, by its policy
             continue
         finally:

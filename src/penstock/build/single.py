@@ -79,7 +79,7 @@ def build_file(build: Callable[..., Built], source: Any, path: Path, options: di
     They are built in a hidden folder first, where the same build again goes on after it was cut off. An interrupted
     commit is finished first.
 
-    build  builds a dataset into the hidden folder; its argument `published` says whether files of it have their names
+    build  builds a dataset into a hidden folder
     """
     where = str(path)
     path = Path(os.path.abspath(path))
@@ -96,11 +96,12 @@ def build_file(build: Callable[..., Built], source: Any, path: Path, options: di
         for split in splits:
             NumberedFiles(str(path), split, options["overwrite"] or placing).check()
         check_beside((), _texts(path, splits))
+        short = isinstance(format, TFRecord)  # whose readers parse lists of float32
         shards: dict[str, Any] = {"shards": 1, "format": format}
         if is_numbered(path):
             shards = {"shards": PARTS, "format": TFRecord()}
         try:
-            built = build(source, folder, **{**options, **shards}, published=placing)
+            built = build(source, folder, **{**options, **shards}, published=placing, short_floats=short)
         except (Exception, KeyboardInterrupt) as error:
             if options["overwrite"] and isinstance(error, Exception):
                 shutil.rmtree(folder, ignore_errors=True)  # the next one begins anew in any case

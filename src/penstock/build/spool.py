@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,8 @@ import numpy as np
 from .._core import Records
 from ..columns import Array
 from ..errors import SchemaError
+from ..field import Field
+from ..inference import widen
 from ..manifest import WORK, read_keys, write_keys
 from ..records.codec import Codec
 from ..records.tfrecord import TFRecordReader, TFRecordWriter
@@ -166,10 +168,10 @@ class Spooled:
     most_held  bytes of files that stay open between calls: a reader may hold its file in memory
     """
 
-    def __init__(self, files: list[tuple[Path, Schema]], most_held: int) -> None:
+    def __init__(self, files: list[tuple[Path, Schema]], most_held: int, *, short_floats: bool = False) -> None:
         self.files = files
         self.most_held = most_held
-        self.schema = reduce(Schema.widen, [schema for _, schema in files])
+        self.schema = reduce(partial(widen, short_floats=short_floats), [schema for _, schema in files])
         self._keys: list[str] | None = None
         self._readers: list[TFRecordReader] | None = None
 
@@ -232,12 +234,21 @@ class Spooled:
                 some: Iterable[bytes] = readers[at][(rows[places] - self._starts[at]).tolist()]
                 if self.files[at][1] != self.schema:
                     own = Codec(self.files[at][1])
-                    some = codec.encode_examples([own.decode_example(record) for record in some], threads=1)
+                    examples = [self._loosened(own.decode_example(record), own.schema) for record in some]
+                    some = codec.encode_examples(examples, threads=1)
                 for place, record in zip(places.tolist(), some, strict=True):
                     each[place] = record
             found = Records(each)
         self._close_large()
         return found
+
+    def _loosened(self, example: dict[str, Any], schema: Schema) -> dict[str, Any]:
+        """An example whose integers are Python's, where they become float32: those that fit are stored."""
+        for name, node in schema.items():
+            wide = self.schema[name]
+            if isinstance(node, Field) and isinstance(wide, Field) and (wide.dtype, node.wire) == ("float32", "int64"):
+                example[name] = np.asarray(example[name]).tolist()
+        return example
 
     def _close_large(self) -> None:
         if self.nbytes > self.most_held:

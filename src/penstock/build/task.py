@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .._core import hash_records
-from ..columns import Array
+from .._core import Records, hash_records
+from ..columns import Array, Bytes, Ragged
 from ..manifest import hashes_path, in_format, write_keys
+from ..records.codec import Codec
 from ..records.formats import ShardWriters
 from ..records.shard import ShardWriter
 from .encoder import Encoder, Job, Outcome
@@ -64,6 +65,8 @@ def load(job: Job, task: Task, writer: ShardWriter | ShardWriters, progress: Pro
     inputs = Inputs(job.sources[task.split])
     made_from = inputs.made_from(task.rows, task.keys)  # before the loading: a change while it runs is noticed
     outcome = Outcome(task.split, task.file)
+    pictures = [leaf.name for leaf in job.schema.leaves() if leaf.kind == "image"]
+    images = Codec(job.schema.select(*pictures)) if pictures else None
     hashes = [np.empty(0, np.uint64)]
     kept: list[Sequence[str]] = []
     for records, keys in Encoder(job, task.split, outcome, threads).listed(
@@ -73,6 +76,8 @@ def load(job: Job, task: Task, writer: ShardWriter | ShardWriters, progress: Pro
         if len(job.sources) > 1:
             hashes.append(hash_records(records))
         kept.append(keys)
+        if images is not None:
+            outcome.images = merged_images([outcome.images, odd_images(images, records)])
         progress(len(records), records.nbytes)
     return Loaded(outcome, join_keys(kept), np.concatenate(hashes), made_from)
 
@@ -97,4 +102,35 @@ def conclude(job: Job, file: str, writer: ShardWriters, parts: Sequence[Loaded])
         bad=bad,
         alternatives=written[1:],
         keys=checksums[0],
+        images=merged_images([part.outcome.images for part in parts]),
     )
+
+
+def odd_images(codec: Codec, records: Records) -> dict[str, list[str]]:
+    """The image fields of some records that hold formats on which TFDS fails, each with these formats."""
+    found = {}
+    for name, column in codec.schema.flatten(codec.decode(records)).items():
+        while isinstance(column, Ragged):
+            column = column.values
+        if isinstance(column, Bytes):
+            found[name] = _odd_formats(column.values, column.row_splits)
+    return {name: formats for name, formats in found.items() if formats}
+
+
+def _odd_formats(data: Array, row_splits: Array) -> list[str]:
+    """Which of GIF, WebP and TIFF are among some files, which lie one after the other."""
+    starts = row_splits[:-1][np.diff(row_splits) > 12]
+    heads = data[starts[:, None] + np.arange(12)] if len(starts) else np.empty((0, 12), np.uint8)
+    gif = (heads[:, :4] == np.frombuffer(b"GIF8", np.uint8)).all(axis=1).any()
+    webp = (heads[:, 8:] == np.frombuffer(b"WEBP", np.uint8)).all(axis=1) & (heads[:, 0] == ord("R"))
+    tiff = [(heads[:, :4] == np.frombuffer(mark, np.uint8)).all(axis=1).any() for mark in (b"II*\0", b"MM\0*")]
+    return ["GIF"] * bool(gif) + ["WebP"] * bool(webp.any()) + ["TIFF"] * any(map(bool, tiff))
+
+
+def merged_images(parts: Iterable[Mapping[str, list[str]]]) -> dict[str, list[str]]:
+    """The formats of each field, in any of the parts."""
+    found: dict[str, list[str]] = {}
+    for part in parts:
+        for name, formats in part.items():
+            found[name] = sorted({*found.get(name, ()), *formats})
+    return found

@@ -217,7 +217,7 @@ def _recipe(name: str, places: tuple[str, ...], options: dict[str, Any]) -> Aske
         raise click.UsageError(f"expected {name} ROOT [PATH]; a folder of that name is ./{name}")
     recipe = getattr(recipes, name)
     root, path = places[0] if places else None, places[1] if len(places) > 1 else recipe.PATH
-    if options["compression"] is None and "array_record" in options["format"]:
+    if options["compression"] is None and any("array_record" in names for names in options["format"]):
         options = options | {"compression": "none"}  # as the recipe has it, unless told
     formats = recipe.sized(asked_formats(options, path))
     told = (formats, recipe.SCHEMA, recipe.INFO)

@@ -79,6 +79,9 @@ def show_built(path: str, built: Built) -> None:
         screen.print(f"{counted(built.duplicates, 'example')} {were} left out, with the same record as another")
     if built.drift:
         screen.print(f"the schema was widened: {escape(built.drift)}", soft_wrap=True)
+    for kind, notes in (("", built.notes), ("TFDS: ", built.tfds_notes)):
+        for name, note in notes.items():
+            screen.print(f"{kind}[bold]{escape(name)}[/bold]: {escape(note)}", soft_wrap=True)
     if built.leaks:
         some = "; ".join(map(str, built.leaking[:MOST_LEAKS]))
         stand = "stands" if built.leaks == 1 else "stand"
@@ -105,7 +108,8 @@ def built_json(path: str, built: Built) -> dict[str, Any]:
     counts = {name: getattr(built, name) for name in told}
     leaking = [[{"split": split, "key": key} for split, key in leak.places] for leak in built.leaking]
     named = {"leaking": leaking, "bad_examples": list(built.bad_examples)}
-    return {**dataset_json(path, built.manifest), **counts, **named}
+    notes = {"notes": built.notes, "tfds_notes": built.tfds_notes}
+    return {**dataset_json(path, built.manifest), **counts, **named, **notes}
 
 
 class _Bar:

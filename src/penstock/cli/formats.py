@@ -48,7 +48,12 @@ def formats(text: str) -> list[str]:
 
 OPTIONS = (
     click.option(
-        "--format", type=formats, default="tfrecord", show_default=True, help="Of the shards: tfrecord,array_record."
+        "--format",
+        type=formats,
+        multiple=True,
+        default=("tfrecord",),
+        show_default=True,
+        help="Of the shards: tfrecord or array_record. Give it twice, or as tfrecord,array_record, for both.",
     ),
     click.option(
         "--compression",
@@ -87,9 +92,14 @@ def asked_formats(options: dict[str, Any], path: str) -> list[Format]:
 
     path  where it goes: names of plain files tell their format
     """
-    names, named = options["format"], SUFFIXES.get(os.path.splitext(path)[1].lower())
+    names, named = (
+        [name for some in options["format"] for name in some],
+        SUFFIXES.get(os.path.splitext(path)[1].lower()),
+    )
     if names == ["tfrecord"] and named and not os.path.isdir(path):  # nobody has said another
         names = [named]
+    if len(set(names)) < len(names):
+        raise click.UsageError(f"expected each --format once, got {', '.join(names)}")
     asked: dict[str, dict[str, Any]] = {
         name: {option: options[option] for option in ("shard_bytes", "shard_examples")} for name in names
     }

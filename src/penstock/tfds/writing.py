@@ -48,7 +48,7 @@ def metadata_files(manifest: Manifest) -> dict[str, bytes]:
     if why_closed(manifest):
         return {}
     files = {name: text.encode() for name, text in label_files(manifest.schema).items() if text is not None}
-    features, notes = _features(manifest)
+    features, notes = _features(manifest), tfds_notes(manifest)
     return {**files, FEATURES: _json(features), INFO: _json(_dataset_info(manifest, notes))}
 
 
@@ -66,14 +66,29 @@ def why_closed(manifest: Manifest) -> str:
     return ""
 
 
-def _features(manifest: Manifest) -> tuple[Json, dict[str, str]]:
+def _features(manifest: Manifest) -> Json:
     """Those of a builder, if they say the same as the schema; else what the schema says."""
-    told = (manifest.info.tfds or {}).get("features")
+    told = _told_features(manifest)
+    return features_of(manifest.schema)[0] if told is None else told
+
+
+def _told_features(manifest: Manifest) -> Json | None:
+    told: Json | None = (manifest.info.tfds or {}).get("features")
     if told is not None:
         classes = {path: field.classes for path, field in labels_of(manifest.schema)}
         if schema_of(told, classes.get) == (manifest.schema, {}):
-            return told, {}
-    return features_of(manifest.schema)
+            return told
+    return None
+
+
+def tfds_notes(manifest: Manifest) -> dict[str, str]:
+    """Fields that TFDS can't read, or not as Penstock does, each with the reason."""
+    notes = {} if _told_features(manifest) is not None else features_of(manifest.schema)[1]
+    images = {
+        name: f"has {' and '.join(formats)} files, on which TFDS fails: it takes them for animations. Store PNG or JPEG"
+        for name, formats in manifest.found.get("images", {}).items()
+    }
+    return {**images, **notes}
 
 
 def _dataset_info(manifest: Manifest, notes: dict[str, str]) -> Json:
