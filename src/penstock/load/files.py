@@ -118,11 +118,9 @@ def indexed(path: str, cache: PathLike | None = None) -> ShardFile:
 
 
 def _described(shard: Shard, path: str, size: int, sidecar: str | None) -> ShardFile:
-    kind, compression = shard.format
-    if kind != "tar":
+    if shard.format[0] != "tar":
         return ShardFile(path, len(shard), size, sidecar)
-    inflated = int(shard.offsets[-1]) if compression != "none" else 0
-    return ShardFile(path, len(shard), size, sidecar, rules=(), inflated=inflated)
+    return ShardFile(path, len(shard), size, sidecar, rules=(), inflated=shard.inflated)
 
 
 def cached_index(path: str, folder: PathLike | None = None) -> Path:
