@@ -355,10 +355,9 @@ def test_the_checker_of_the_original(toys: Path, kind: Any, more: dict[str, Any]
     check = checker.assert_example_serialize_deserialize_is_ok
     assert check(examples, tfrecords_files_max_size_in_bytes=1e4, **options)
     assert check(kind("n0", 0), **options)
-    with pytest.raises(AssertionError, match="expected .*, got .* - at element 0, data"):
-        saved = tf_factory.generate_and_save_tfrecords_files_for_examples
-        saved(toys / "saved", [kind("n0", 0)], **options)
-        dataset = checker.generate_test_dataset(tf_factory.get_tfrecord_filepaths(toys / "saved"), kind)
+    tf_factory.generate_and_save_tfrecords_files_for_examples(toys / "saved", [kind("n0", 0)], **options)
+    dataset = checker.generate_test_dataset(tf_factory.get_tfrecord_filepaths(toys / "saved"), kind)
+    with pytest.raises(AssertionError, match=r"expected .*, got .* - at element 0, data"):
         checker.assert_examples_content_matches_dataset_content([kind("n1", 0)], dataset, **options)
 
 

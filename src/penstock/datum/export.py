@@ -94,7 +94,7 @@ def _publish_plain(
 
 
 def _merged(known: Mapping[str, Any], new: Mapping[str, Any], directory: Path) -> dict[str, Any]:
-    """One mapping for the splits that are there and those that come: a feature that differs in length is no dense one."""
+    """One mapping for the existing splits and the new ones: a feature that differs in length is not dense."""
     types = [{name: said["type"] for name, said in mapping.items()} for mapping in (known, new)]
     if types[0] != types[1]:
         hint = "Export all splits together, or into another folder"

@@ -92,7 +92,7 @@ def deal(
 ) -> dict[type, Dealt]:
     """Options dealt out among the methods of classes: each gets those that it names, or all where it has **kwargs.
 
-    An option that no method can accept is an error. A method that a class inherits from `base` does nothing, and accepts
+    An option that no method can accept is an error. A method that a class inherits from `base` does nothing: it accepts
     no option.
 
     besides  other options, for the suggestion in the error

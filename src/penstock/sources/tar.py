@@ -240,8 +240,8 @@ def tar(
 
     engine             Ray(...): the machines of a cluster list the tars of a store, so that none comes to this one
 
-    The files of a sample may be anywhere in a tar: they are grouped by key, and samples come in the order of their first
-    files. Tars called train-000.tar, val-000.tar and so on keep their splits.
+    The files of a sample may be anywhere in a tar: they are grouped by key, and samples come in the order of their
+    first files. Tars called train-000.tar, val-000.tar and so on keep their splits.
     """
     functions = [function for function in (record_to_example, record_to_pair) if function is not None]
     if len(functions) > 1 or (functions and schema is not None):

@@ -34,8 +34,7 @@ def assert_example_serialize_deserialize_is_ok(
 
 def assert_examples_content_matches_dataset_content(examples: Iterable[Example], dataset: Any, **kwargs: Any) -> None:
     """Load and split examples, and compare what they store with the elements of a dataset, one by one."""
-    count = 0
-    for chunk, tensors in zip(_chunks(examples, kwargs), dataset.as_numpy_iterator(), strict=True):
+    for count, (chunk, tensors) in enumerate(zip(_chunks(examples, kwargs), dataset.as_numpy_iterator(), strict=True)):
         for name, found in zip(chunk.get_tfrecordable_attribute_names(), tensors, strict=True):
             expected = getattr(chunk, name)
             if isinstance(expected, np.ndarray):
@@ -45,7 +44,6 @@ def assert_examples_content_matches_dataset_content(examples: Iterable[Example],
             else:
                 same = np.asarray(expected).astype(found.dtype) == found
             assert same, f"expected {expected!r}, got {found!r} - at element {count}, {name}"
-        count += 1
 
 
 def _chunks(examples: Iterable[Example], options: dict[str, Any]) -> Iterator[Example]:
