@@ -18,7 +18,7 @@ import penstock as ps
 from penstock.storage import open_store
 
 pytest.importorskip("ray")
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(900)]
 
 # Everything that the driver receives from the store goes through sockets of Python; Ray has its own.
 DRIVER = """
@@ -39,10 +39,14 @@ class Counting(socket.socket):
         return data
 
 socket.socket = Counting
+import ray
 import penstock as ps
 
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+received = 0
+
 tars, destination, where = sys.argv[1:]
-engine = ps.Ray(None, workers=2)
+engine = ps.Ray(workers=2)
 source = ps.tar(tars, engine=engine if where == "workers" else None)
 built = ps.build(source, destination, engine=engine)
 print(json.dumps({"received": received, "examples": len(built["train"]), "schema": str(built.schema)}))
@@ -52,9 +56,10 @@ print(json.dumps({"received": received, "examples": len(built["train"]), "schema
 def driven(tmp_path: Path, name: str, *arguments: str) -> dict[str, Any]:
     script = tmp_path / "driver.py"
     script.write_text(DRIVER)
-    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / name), "RAY_USAGE_STATS_ENABLED": "0"}
+    ray = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "RAY_raylet_start_wait_time_s": "200"}
+    environment = os.environ | ray | {"XDG_CACHE_HOME": str(tmp_path / name)}
     done = subprocess.run(
-        [sys.executable, str(script), *arguments], env=environment, capture_output=True, text=True, timeout=350, check=False
+        [sys.executable, str(script), *arguments], env=environment, capture_output=True, text=True, timeout=400, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(done.stdout.splitlines()[-1]))

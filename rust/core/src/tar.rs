@@ -177,7 +177,8 @@ impl Shard {
         for part in segments.parts(start..end) {
             match beginning.get(part.range.start as usize..part.range.end as usize) {
                 Some(bytes) => buffer.extend_from_slice(bytes),
-                None => return self.bytes(record, buffer),
+                None if beginning.is_empty() => return self.bytes(record, buffer),
+                None => return Err(Error::corrupt(TRUNCATED)),
             }
         }
         Ok(buffer)
@@ -333,6 +334,16 @@ fn beginning(file: &Plain, compression: Compression, length: u64) -> Result<Vec<
     Ok(bytes)
 }
 
+/// The first bytes of what is inflated, as many as there are where it is cut off.
+fn inflated_part(file: &Plain, compression: Compression, length: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match file.stream(compression).take(length.min(MAX_INFLATED)).read_to_end(&mut bytes) {
+        Ok(_) => Ok(bytes),
+        Err(error) if read_error(&error).message() == TRUNCATED => Ok(bytes),
+        Err(error) => Err(read_error(&error).in_file(file.path())),
+    }
+}
+
 /// Reads every sample of an archive; hands the record of each to `keep`. What comes after the first damage is a gap. Where
 /// files are scattered, so is each sample that lacks a file which others have: it may have been behind the damage.
 pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pulse: Pulse<'_>) -> Result<Report> {
@@ -359,7 +370,7 @@ pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pul
     listing.offsets.truncate(samples + 1);
     let end = if is_scattered { listing.end } else { listing.offsets.last().copied().unwrap_or(0) };
     let left = match &damage {
-        Some(error) if error.message() == TRUNCATED => beginning(file, compression, end)?,
+        Some(error) if error.message() == TRUNCATED => inflated_part(file, compression, end)?,
         _ => Vec::new(),
     };
     if samples == 0 {
@@ -380,6 +391,11 @@ pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pul
         made.clear();
         let bytes = match shard.bytes_of(record, &left, &mut raw) {
             Ok(bytes) => bytes,
+            // The last file that was listed may be the one that is cut off.
+            Err(error) if is_scattered && error.message() == TRUNCATED && !left.is_empty() => {
+                report.gaps.push(gap(&report, 0, error.message().to_owned()));
+                continue;
+            }
             // Samples of a compressed archive are read by what holds for all of it: its checksum is wrong, say.
             Err(error) if error.kind() == Kind::Corrupt => {
                 damage = Some(error.at_offset(begin));

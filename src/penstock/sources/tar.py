@@ -237,7 +237,6 @@ def tar(
     decode             False leaves every file as its bytes
     record_to_example  a function from {"__key__": ..., extension: bytes} to an example: a dict, or a tf.train.Example
     record_to_pair     the same to (value, label), which become the fields value and label
-
     engine             Ray(...): the machines of a cluster list the tars of a store, so that none comes to this one
 
     The files of a sample may be anywhere in a tar: they are grouped by key, and samples come in the order of their
