@@ -229,8 +229,13 @@ def test_a_transform_is_asked_of_the_cluster(ais: str, store: AISStore) -> None:
     url = ps.ais.transformed(f"{ais}/a.tar", etl="resize")
     assert url == f"{ais}?etl=resize/a.tar"
     other, name = open_store(url)
-    with pytest.raises(StorageError, match="resize"):  # which this cluster, without Kubernetes, does not have
-        other.read(name)
+    words = "resize does not exist - try starting new ETL"  # this cluster, without Kubernetes, has none: AIStore's words
+    for ask in (lambda: other.read(name), lambda: ps.load(url), lambda: ps.tar(url)):
+        with pytest.raises(StorageError, match=rf"the ETL 'resize' makes of an object, got: 404 .*{words}"):
+            ask()
+    missing, name = open_store(ps.ais.transformed(f"{ais}/none.tar", etl="resize"))
+    with pytest.raises(StorageError, match=r"got: 404 .*none\.tar|got: 404 .*resize"):
+        missing.read(name)
     with pytest.raises(SchemaError, match="expected objects of an AIStore"):
         ps.ais.transformed("s3://bucket/a.tar", etl="resize")
     with pytest.raises(SchemaError, match="expected the name of an ETL"):

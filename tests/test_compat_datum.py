@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -164,7 +165,7 @@ def test_an_export_beside_theirs_keeps_the_other_splits(photos: Path, theirs: Pa
     export_to_tfrecord(photos, theirs, IMAGE_CLF, configs("val"))
     found = load(str(theirs), plain())
     kept = [int(example["label"]) for example in found.train_fn("train", shuffle=False)]
-    assert sorted(kept) == list(range(10))  # in the order of keys, which Datum does not tell
+    assert kept == ORDER  # the files stay as they are
     assert len(list(found.val_fn("val"))) == 3
 
 
@@ -192,6 +193,52 @@ def test_an_export_is_read_as_theirs_is(photos: Path, theirs: Path, tmp_path: Pa
     assert json.loads((tmp_path / "ours" / file).read_text()) == json.loads((theirs / file).read_text())
     ours, original = (list(load(path, plain()).train_fn(shuffle=False)) for path in (tmp_path / "ours", theirs))
     assert [example["image"].numpy().tolist() for example in ours] == [e["image"].numpy().tolist() for e in original]
+
+
+@pytest.mark.parametrize("problem", [IMAGE_CLF, IMAGE_DET, IMAGE_SEG])
+def test_an_export_is_the_files_of_datum_and_nothing_else(problem: str, photos: Path, tmp_path: Path) -> None:
+    """What Datum's own export tests look at: with the import changed they pass."""
+    root = photos
+    if problem != IMAGE_CLF:
+        root = tmp_path / "voc"
+        write(root / "classes.names", "cat\n")
+        for split in ("train", "val"):
+            write(root / "JPEGImages" / f"{split}.jpg", picture(format="JPEG"))
+            write(root / "SegmentationClass" / f"{split}.png", picture())
+            write(root / "Annotations" / f"{split}.xml", VOC)
+            write(root / "ImageSets" / f"{split}.txt", split)
+            write(root / f"{split}.txt", split)
+    made = configs()
+    made.splits = {"train": {"num_examples": 1}, "val": {"num_examples": 1}}
+    for _ in range(2):  # and again
+        export_to_tfrecord(root, tmp_path / "out", problem, made)
+        assert sorted(os.listdir(tmp_path / "out")) == [
+            "datum_to_type_and_shape_mapping.json",
+            "shard_info.json",
+            "train-00000-of-00001.tfrecord",
+            "val-00000-of-00001.tfrecord",
+        ]
+    assert len(list(load(tmp_path / "out", plain()).train_fn())) == (10 if problem == IMAGE_CLF else 1)
+    write(root / "train.csv", "filename,label\nmissing,1\n")
+    if problem == IMAGE_CLF:
+        with pytest.raises(ps.PenstockError, match="missing"):
+            export_to_tfrecord(root, tmp_path / "out", problem, made)
+        assert len(list(load(tmp_path / "out", plain()).train_fn())) == 10, "an export that fails leaves what was there"
+
+
+VOC = (
+    "<annotation><size><width>6</width><height>8</height></size><object><name>cat</name><pose>Left</pose>"
+    "<truncated>0</truncated><difficult>0</difficult><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax><ymax>4</ymax>"
+    "</bndbox></object></annotation>"
+)
+
+
+def test_splits_of_other_features_are_exported_together(photos: Path, tmp_path: Path) -> None:
+    export_to_tfrecord(photos, tmp_path / "out", IMAGE_CLF, configs("train"))
+    write(photos / "val.csv", "filename,label,other\n0,1,2\n")
+    with pytest.raises(ps.SchemaError, match="expected the features of the other splits"):
+        export_to_tfrecord(photos, tmp_path / "out", IMAGE_CLF, configs("val"))
+    assert len(list(load(tmp_path / "out", plain()).train_fn())) == 10
 
 
 def test_old_counts_do_not_matter(theirs: Path) -> None:
@@ -413,7 +460,9 @@ def test_shuffles(numbers: Path) -> None:
     assert sorted(first) == list(range(10))
     assert first != ORDER
     assert xs(data.train_fn()) == first
-    assert xs(data.train_fn("train", False)) == ORDER  # as its readme has it; there, it shuffled all the same
+    # Its readme means shuffle=False; in its code, and here, the second argument is `repeat`.
+    assert xs(data.train_fn("train", False)) == xs(data.train_fn("train", repeat=None, shuffle=True)) != ORDER
+    assert xs(data.train_fn("train", True)) == xs(data.train_fn("train", 1))
     data.dataset_configs = plain(seed=1)
     assert xs(data.train_fn()) != first
     data.dataset_configs = plain(reshuffle_each_iteration=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,6 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     return bucket, proxy
 
 
-@pytest.mark.filterwarnings("ignore:compressed tars are shuffled within windows")
 def test_the_three_documented_examples(where: tuple[str, str], tmp_path: Path) -> None:
     BUCKET_NAME, PROXY_URL = where  # noqa: N806
 
@@ -248,8 +248,7 @@ def test_the_same_order_each_epoch_if_that_is_asked_for(ais_dataset: AisDataset)
     held, rest = (labels(part.batch(4, num_parallel_calls=2)) for part in (dataset.take(4), dataset.skip(4)))
     assert sorted(held + rest) == list(range(12))
     assert held + rest != list(range(12))
-    with pytest.warns(UserWarning, match="compressed tars are shuffled within windows"):
-        other = ais_dataset.load_from_tar("train-{0..3}.tar.gz").shuffle(seed=-1)
+    other = ais_dataset.load_from_tar("train-{0..3}.tar.gz").shuffle(seed=-1)
     assert sorted(labels(other.batch(5))) == list(range(12))
 
 
@@ -281,3 +280,80 @@ def test_other_files_in_a_tar_are_left_out(tmp_path: Path) -> None:
     dataset.load_from_tar("t.tar", path=tmp_path / "out")
     assert [int(label) for _, label in tf.data.TFRecordDataset(str(tmp_path / "out")).map(default_record_parser)] == [7]
     assert labels(dataset.load_from_tar("t.tar").batch(1)) == [7]
+
+
+def classes(folder: Path, mode: str = "w:gz", count: int = 40) -> AisDataset:
+    """Four small tars, each of one class."""
+    folder.mkdir(parents=True)
+    for label in range(4):
+        members = [(f"{label}-{n}.{ext}", b"%d" % label) for n in range(count) for ext in ("cls", "txt")]
+        write_tar(folder / f"s-{label}.tar.gz", members, mode=mode)
+    return AisDataset(folder.name, folder.parent)
+
+
+def by_class(record: dict[str, Any]) -> tuple[Any, Any]:
+    return int(record["cls"]), int(record["txt"])
+
+
+def test_what_comes_back_is_a_dataset_of_tensorflow(tmp_path: Path) -> None:
+    pairs = classes(tmp_path / "tars").load_from_tar("s-{0..3}.tar.gz", record_to_pair=by_class)
+    for dataset in (pairs, pairs.shuffle(), pairs.shuffle(1024), pairs.shuffle().shuffle(seed=3)):
+        assert isinstance(dataset, tf.data.Dataset)
+        assert len(dataset) == 160
+        assert dataset.element_spec == pairs.element_spec
+        assert sorted(int(label) for _, label in dataset) == [n // 40 for n in range(160)]
+    assert len(list(pairs.concatenate(pairs))) == len(list(pairs.concatenate(pairs.shuffle()))) == 320
+    assert all(int(a) == int(b) for (a, _), (b, _) in tf.data.Dataset.zip((pairs, pairs)))
+    mixed = tf.data.Dataset.sample_from_datasets([pairs.take(40), pairs.skip(120)], seed=1)
+    assert sorted(int(label) for _, label in mixed) == [0] * 40 + [3] * 40
+    assert len(list(pairs.interleave(lambda *pair: tf.data.Dataset.from_tensors(pair)))) == 160
+    assert [int(label) for _, label in pairs.filter(lambda _, label: label == 2).take(3)] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_shuffle_goes_across_compressed_tars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    if large:  # four of them, of which memory holds three
+        recipe = sys.modules["penstock.load.recipe"]
+        monkeypatch.setattr(recipe, "HELD", 3 * 82_000)
+        monkeypatch.setattr(sys.modules["penstock.compat.tar2tf"], "HELD", 3 * 82_000)
+    pairs = classes(tmp_path / "tars").load_from_tar("s-{0..3}.tar.gz", record_to_pair=by_class)
+    for shuffled in (pairs.shuffle(1024), pairs.shuffle(), pairs.shuffle(1024, seed=5)):
+        batches = [{int(value) for value in batch[0]} for batch in shuffled.batch(16)]
+        assert len(batches) == 10
+        if large:
+            assert sum(map(len, batches)) > 20, batches
+        else:
+            assert sum(len(batch) >= 3 for batch in batches) >= 9, batches
+        first, second = ([int(value) for value, _ in shuffled] for _ in range(2))
+        assert sorted(first) == sorted(second)
+        assert first != second
+    assert not [warning for warning in recwarn if "shuffled within windows" in str(warning.message)]
+
+
+def test_scattered_tars_of_plain_tar(tmp_path: Path) -> None:
+    """As `tar czf` makes them, and as TAR2TF read them: grouped by key."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    members = [(f"d/s{n}.jpg", photo(n)) for n in range(12)] + [(f"d/s{n}.cls", b"%d" % n) for n in range(12)]
+    write_tar(folder / "train-0.tar.gz", members, mode="w:gz")
+    ais = AisDataset("photos", tmp_path)
+    assert [int(label) for _, label in ais.load_from_tar("train-0.tar.gz")] == list(range(12))
+    ais.load_from_tar("train-0.tar.gz", path=tmp_path / "train.record")
+    records = tf.data.TFRecordDataset(str(tmp_path / "train.record")).map(default_record_parser)
+    assert [int(label) for _, label in records] == list(range(12))
+
+
+def test_without_a_folder_for_the_cache_it_works_in_memory(
+    tmp_path: Path, s3: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no folder").write_text("")
+    classes(tmp_path / "tars")
+    for path in sorted((tmp_path / "tars").iterdir()):
+        store, name = open_store(f"{s3}/tars/{path.name}")
+        store.send(path, name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "no folder"))
+    pairs = AisDataset("tars", s3).load_from_tar("s-{0..3}.tar.gz", record_to_pair=by_class)
+    labels_of = [int(label) for _, label in pairs.shuffle(seed=2)]
+    assert sorted(labels_of) == [n // 40 for n in range(160)]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.compat.tfrecorder import Example, IgnoreExampleException, tfrecordable
+from penstock.compat.tfrecorder import Example, IgnoreExampleException, checker, constants, tfrecordable
 from penstock.compat.tfrecorder import factory as tf_factory
 
 tf = pytest.importorskip("tensorflow")
@@ -242,12 +242,144 @@ def test_the_size_option_works(tmp_path: Path, limit: float | None, sizes: list[
         tf_factory.generate_and_save_tfrecords_files_for_examples(tmp_path, examples, 0)
 
 
-def test_unknown_options_are_errors(toys: Path) -> None:
-    with pytest.raises(ps.SchemaError, match=r"unknown option 'normalise' - at ToyExample. Did you mean 'normalize'"):
+class Strict(ToyExample):
+    """Its methods name all that they accept."""
+
+    def load(self, src_data_dirpath=None, normalize=False):
+        super().load(src_data_dirpath, normalize)
+
+    def split(self):
+        return [self]
+
+    @staticmethod
+    def from_csv_row(row):
+        return Strict(row[0], int(row[1]))
+
+
+def test_an_option_that_nothing_accepts_is_an_error(toys: Path) -> None:
+    with pytest.raises(ps.SchemaError, match=r"unknown option 'normalise' - at Strict. Did you mean 'normalize'"):
         tf_factory.generate_and_save_train_eval_test_tfrecords_files(
-            toys / "saved", ToyExample, toys / "examples.csv", src_data_dirpath=toys / "data", normalise=True
+            toys / "saved", Strict, toys / "examples.csv", src_data_dirpath=toys / "data", normalise=True
         )
     assert not (toys / "saved").exists()
+
+
+class Lenient(Example):
+    """The class of the documents without the optional `split`: `load` accepts every option."""
+
+    def __init__(self):
+        self._number, self.got = 7, {}
+
+    @tfrecordable(dtype=Example.Field.TYPE_INT32)
+    def number(self):
+        return self._number
+
+    @number.setter
+    def number(self, value):
+        self._number = value
+
+    def load(self, src_data_dirpath=None, **kwargs):
+        self.number = kwargs["chunk_size_in_bins"]
+
+    def to_csv_row(self):
+        return ["a"]
+
+
+def test_options_go_to_every_method_that_accepts_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    save = tf_factory.generate_and_save_tfrecords_files_for_examples_dict
+    given = {"src_data_dirpath": ".", "chunk_size_in_bins": 5}
+    assert save(tmp_path / "out", {"train": [Lenient()]}, **given) == {"train": 1}
+    assert "no method names the option 'chunk_size_in_bins'" in caplog.text
+    assert "src_data_dirpath" not in caplog.text
+    paths = tf_factory.get_tfrecord_filepaths(tmp_path / "out" / "train")
+    assert [int(number) for (number,) in tf_factory.generate_dataset(paths, Lenient)] == [5]
+
+
+class Breaking(ToyExample):
+    """One of its examples cannot be loaded."""
+
+    def load(self, **kwargs):
+        if self.name == "n5":
+            raise ValueError("no such recording")
+        self.data = np.zeros(3, np.float32)
+
+    def split(self, **kwargs):
+        return [self]
+
+    @staticmethod
+    def from_csv_row(row, **kwargs):
+        return Breaking(row[0], int(row[1]))
+
+
+def test_errors_name_the_line_and_the_row_whatever_the_order(tmp_path: Path) -> None:
+    rows = [f"n{number},{number}" for number in range(13)]
+    (tmp_path / "examples.csv").write_text("\n".join([rows[0], "", *rows[1:]]) + "\n")
+    place = r"examples\.csv, line 7: \['n5', '5'\]"
+    for seed in range(3):
+        with pytest.raises(ps.ExampleError, match=place) as caught:
+            tf_factory.generate_and_save_train_eval_test_tfrecords_files(
+                tmp_path / "saved", Breaking, tmp_path / "examples.csv", examples_shuffle_seed=seed
+            )
+        assert "no such recording" in str(caught.value)
+    with pytest.raises(ps.ExampleError, match=place):
+        tf_factory.generate_and_save_tfrecords_files_for_examples_file(
+            tmp_path / "saved", Breaking, tmp_path / "examples.csv"
+        )
+    examples = [Breaking(f"n{number}", number) for number in range(13)]
+    with pytest.raises(ps.ExampleError, match=r"example 5\b"):  # of the list, not of what is shuffled
+        tf_factory.generate_and_save_train_eval_test_tfrecords_files_for_examples(tmp_path / "saved", examples)
+
+
+class Spoken(ToyExample):
+    """A second class, whose `split` must be given its option."""
+
+    def split(self, chunk_size_in_bins, **kwargs):
+        parts = super().split(chunk_size_in_bins)
+        return [Spoken(part.name, part.label).having(part.data) for part in parts]
+
+    def having(self, data):
+        self.data = data
+        return self
+
+    @staticmethod
+    def from_csv_row(row, **kwargs):
+        return Spoken(row[0], int(row[1]))
+
+
+@pytest.mark.parametrize("kind", [ToyExample, Spoken])
+@pytest.mark.parametrize("more", [{}, {"add_row": True}])
+def test_the_checker_of_the_original(toys: Path, kind: Any, more: dict[str, Any]) -> None:
+    """What the original's six unit tests do, with options that only some of the methods know."""
+    examples = [kind(f"n{number}", number) for number in range(3)]
+    options = {"src_data_dirpath": str(toys / "data"), "chunk_size_in_bins": 5, **more}
+    check = checker.assert_example_serialize_deserialize_is_ok
+    assert check(examples, tfrecords_files_max_size_in_bytes=1e4, **options)
+    assert check(kind("n0", 0), **options)
+    tf_factory.generate_and_save_tfrecords_files_for_examples(toys / "saved", [kind("n0", 0)], **options)
+    dataset = checker.generate_test_dataset(tf_factory.get_tfrecord_filepaths(toys / "saved"), kind)
+    with pytest.raises(AssertionError, match=r"expected .*, got .* - at element 0, data"):
+        checker.assert_examples_content_matches_dataset_content([kind("n1", 0)], dataset, **options)
+
+
+def test_a_second_run_from_the_csv_files_of_the_first(toys: Path) -> None:
+    """Sets are made, and made again from their examples.csv, with an option more."""
+    examples = [ToyExample(f"n{number % 3}", number % 3) for number in range(13)]
+    options = {"src_data_dirpath": str(toys / "data"), "chunk_size_in_bins": 5}
+    tf_factory.generate_and_save_train_eval_test_tfrecords_files_for_examples(
+        toys / "first", examples, [0.5, 0.3, 0.2], **options
+    )
+    names = (constants.TRAIN_DIRECTORY_NAME, constants.EVAL_DIRECTORY_NAME, constants.TEST_DIRECTORY_NAME)
+    lists = [tf_factory.get_examples_list_filepaths(toys / "first" / name) for name in names]
+    counts = tf_factory.generate_and_save_tfrecords_files_for_train_eval_test_examples_files(
+        toys / "second", ToyExample, *lists, data_dirpath=str(toys), add_row=True, **options
+    )
+    assert counts == {"train": 6, "eval": 3, "test": 4}
+    for name in names:
+        assert (toys / "second" / name / constants.EXAMPLES_LIST_FILENAME).exists()
+    tf_factory.generate_and_save_train_eval_test_tfrecords_files(
+        toys / "third", ToyExample, toys / "examples.csv", [0.5, 0.3, 0.2], **options
+    )
+    assert (toys / "third" / constants.EXAMPLES_TFRECORD_FILES_CONFIG_FILENAME).exists()
 
 
 class Plain(Matrix):
@@ -675,7 +807,7 @@ def test_mistakes_are_told_in_words(toys: Path) -> None:
     with pytest.raises(ps.SchemaError, match=r"expected a class of examples, got 'list.csv'"):
         tf_factory.generate_and_save_tfrecords_files_for_examples_file(toys, "list.csv", ToyExample)
     with pytest.raises(ps.SchemaError, match=r"unknown option 'exmples_shuffle'.*Did you mean 'examples_shuffle'"):
-        save(toys / "saved", ToyExample.from_csv_file(toys / "examples.csv"), exmples_shuffle=True)
+        save(toys / "saved", Strict.from_csv_file(toys / "examples.csv"), exmples_shuffle=True)
     (toys / "titled.csv").write_text("name,label\nn0,0\n")
     with pytest.raises(ValueError, match=r"invalid literal for int.* - at .*titled.csv, line 1"):
         ToyExample.from_csv_file(toys / "titled.csv")

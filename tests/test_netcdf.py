@@ -57,7 +57,22 @@ def test_what_is_missing_or_scaled_is_decoded() -> None:
     [
         ("seconds since 1970-01-01", np.array([5, 90]), [5, 90]),
         ("seconds since 2013-05-20 18:02:11", np.array([0, 300]), [1369072931, 1369073231]),
-        ("nanoseconds since 1970-01-01T00:00:00", np.array([1369072931999999999]), [1369072931]),
+        ("nanoseconds since 1970-01-01T00:00:00", np.array([1369072931999999000]), [1369072931]),
+        (
+            "nanoseconds since 1970-01-01T00:00:00",
+            np.array([1369072931999999999]),
+            [1369072932],
+        ),  # as a float rounds it
+        ("seconds since 2013-05-20 18:02:11.250000", np.array([0, 300]), [1369072931, 1369073231]),
+        ("milliseconds since 2013-05-20 18:02:11.75", np.array([0, 250]), [1369072931, 1369072932]),
+        ("seconds since 2013-05-20 18:02:11.999999999", np.array([0]), [1369072932]),
+        ("days since 2013-01-01", np.array([139 + 64931 / 86400, 139 + 64933 / 86400]), [1369072931, 1369072933]),
+        (
+            "hours since 2013-01-01",
+            np.array([139 * 24 + n / 3600 for n in range(60000, 60007)]),
+            [1356998400 + 139 * 86400 + n for n in range(60000, 60007)],
+        ),
+        ("minutes since 2013-05-20", np.array([1082.5, 1083.25], np.float32), [1369072950, 1369072995]),
         ("minutes since 1970-01-02 00:00:00.0 UTC", np.array([2]), [86520]),
         ("days since 1970-01-01", np.array([1.5]), [129600]),
         ("hours since 1970-01-01 01:00", np.array([-2], np.int32), [-3600]),

@@ -18,7 +18,7 @@ from penstock.example import Array as ArrayOf
 from penstock.example import Example, Skip
 from penstock.identity import described
 from penstock.sources import csv, examples
-from penstock.sources.examples import deal
+from penstock.sources.examples import deal, unnamed
 from penstock.splitting import split
 
 
@@ -180,6 +180,16 @@ def test_values_of_other_kinds_are_told_apart() -> None:
         described((x for x in ()), "here")
 
 
+class Named:
+    """Methods that name all of their options."""
+
+    def load(self, root: str) -> None:
+        """One option."""
+
+    def split(self, bins: int = 5) -> None:
+        """Another option."""
+
+
 class Dealt:
     """Methods that name their options, and one that takes whatever there is."""
 
@@ -195,18 +205,21 @@ class Other(Dealt):
         """Another option."""
 
 
-class Reading(Dealt):
-    def load(self, root: str, **rest: object) -> None:
-        """It looks at the rest."""
-        assert rest
+class Bare(Example):
+    """It has the methods of its base, which do nothing with options."""
+
+    x: int
 
 
 def test_options_are_dealt_out_among_methods() -> None:
     options = {"root": "here", "bins": 3}
     assert deal([Dealt], options) == {Dealt: {"load": options, "split": {"bins": 3}}}
-    with pytest.raises(SchemaError, match=r"unknown option 'bin' - at Dealt. Did you mean 'bins'"):
-        deal([Dealt], {"root": "here", "bin": 3})
-    assert deal([Reading], {"bin": 3})[Reading]["load"] == {"bin": 3}  # who knows what it does with it
-    with pytest.raises(SchemaError, match=r"unknown option 'shufle' - at Dealt, Other. Did you mean 'shuffle'"):
-        deal([Dealt, Other], {"depth": 1, "shufle": 3}, besides=["shuffle"])
+    with pytest.raises(SchemaError, match=r"unknown option 'bin' - at Named. Did you mean 'bins'"):
+        deal([Named], {"root": "here", "bin": 3})
+    assert deal([Dealt], {"bin": 3})[Dealt]["load"] == {"bin": 3}  # its **kwargs accept all
+    with pytest.raises(SchemaError, match=r"unknown option 'shufle' - at Named. Did you mean 'shuffle'"):
+        deal([Named], {"bins": 1, "shufle": 3}, besides=["shuffle"])
+    with pytest.raises(SchemaError, match=r"unknown option 'bins' - at Bare"):
+        deal([Bare], {"bins": 1})
+    assert unnamed(deal([Dealt, Other], {"depth": 1, "else": 2}), ["depth", "else"]) == ["else"]
     assert deal([Dealt, Other], {"depth": 1})[Other]["split"] == {"depth": 1}  # one that one of them knows

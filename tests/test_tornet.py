@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -149,11 +150,10 @@ def test_tfds_would_have_prepared_the_same(files: Path, arrays: Path, tmp_path: 
     assert (ours / "penstock.json").exists()
     for split, info in theirs.info.splits.items():
         assert mine.info.splits[split].num_examples == info.num_examples
-        pair = ({int(e["time"][0]): e for e in b.as_data_source(split)} for b in (theirs, mine))
-        before, now = pair
-        assert before.keys() == now.keys()
-        for key, example in before.items():
-            same(dict(now[key]), dict(example))
+        before, now = (builder.as_data_source(split) for builder in (theirs, mine))
+        assert len(before) == len(now)
+        for number in range(len(before)):  # in the published order
+            same(dict(now[number]), dict(before[number]))
     for number, example in enumerate(ps.load(there)["train-2014"]):  # and what TFDS prepared opens here
         same(example, dict(theirs.as_data_source("train-2014")[number]))
 
@@ -170,6 +170,26 @@ for name in source:
         assert a.keys() == b.keys()
         assert all(np.array_equal(a[key], b[key], equal_nan=a[key].dtype.kind == "f") for key in b), name
 """
+
+
+def test_the_order_is_the_published_one(files: Path, tmp_path: Path) -> None:
+    """Ascending MD5 of split and catalog name, by the function and by the command, unless another one is asked for."""
+
+    def published(split: str, keys: list[str]) -> list[str]:
+        return sorted(keys, key=lambda key: hashlib.md5(f"{split}{key}".encode()).digest())
+
+    ours = tornet.build(files, tmp_path / "ours", years=[2013])
+    result = CliRunner().invoke(cli, ["build", "tornet", str(files), str(tmp_path / "command")])
+    assert result.exit_code == 0, result.output
+    for dataset in (ours, ps.load(tmp_path / "command")):
+        for name in ours:
+            keys = [str(dataset[name].key(number)) for number in range(len(dataset[name]))]
+            assert keys == published(name, keys)
+    hashed = tornet.build(files, tmp_path / "hashed", order="source", years=[2013])
+    assert any(
+        [hashed[name].key(n) for n in range(len(hashed[name]))] != [ours[name].key(n) for n in range(len(ours[name]))]
+        for name in ours
+    )
 
 
 def test_tfds_finds_it_by_its_name(arrays: Path) -> None:

@@ -146,6 +146,13 @@ impl Error {
         self
     }
 
+    /// Replaces the offset: the bytes that were read may come from several places.
+    #[must_use]
+    pub fn moved(mut self, offset: impl FnOnce(u64) -> u64) -> Self {
+        self.0.offset = self.0.offset.map(offset);
+        self
+    }
+
     /// Adds the field.
     #[must_use]
     pub fn in_field(mut self, field: &str) -> Self {

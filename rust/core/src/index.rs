@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::path::Path;
 
 use crate::crc;
@@ -14,6 +15,8 @@ use crate::interrupt::{self, BLOCK};
 
 const MAGIC: &[u8; 8] = b"PENSTIDX";
 const VERSION: u32 = 1;
+/// The version of an index that has segments.
+const SCATTERED: u32 = 2;
 const FIXED: usize = 40;
 const TRAILER: usize = 4;
 
@@ -28,6 +31,9 @@ pub struct Index {
     pub shard_crc32c: u32,
     /// Where each frame begins, and where the last one ends: one more than there are records.
     pub offsets: Vec<u64>,
+    /// Where the bytes of records are whose files are scattered over an archive, put in a row: offsets are in that row then.
+    /// None where records follow each other.
+    pub segments: Vec<Range<u64>>,
 }
 
 fn bad(message: impl Into<String>) -> Error {
@@ -61,6 +67,39 @@ fn check_offsets(offsets: &[u64]) -> Result<()> {
     }
 }
 
+/// Segments have all bytes of the records, lie within the shard and apart from each other, and belong to one record each.
+fn check_segments(index: &Index) -> Result<()> {
+    let refuse = |what: &str| Err(bad(format!("expected segments that {what}, got others")));
+    let limit = match index.compression {
+        Compression::None => index.shard_size,
+        _ => i64::MAX as u64,
+    };
+    let mut places: Vec<&Range<u64>> = index.segments.iter().collect();
+    places.sort_unstable_by_key(|segment| segment.start);
+    let mut end = 0;
+    for segment in places {
+        if segment.start < end || segment.end <= segment.start || segment.end > limit {
+            return refuse("lie within the shard and apart from each other");
+        }
+        end = segment.end;
+    }
+    let mut offsets = index.offsets[1..].iter();
+    let mut next = offsets.next();
+    let mut end = 0;
+    for segment in &index.segments {
+        end += segment.end - segment.start;
+        if next == Some(&end) {
+            next = offsets.next();
+        } else if next.is_none_or(|&next| next < end) {
+            return refuse("have the bytes of one record each");
+        }
+    }
+    if next.is_some() {
+        return refuse("have the bytes of all records");
+    }
+    Ok(())
+}
+
 impl Index {
     /// How many records.
     pub fn len(&self) -> usize {
@@ -74,15 +113,21 @@ impl Index {
 
     /// The sidecar's bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(FIXED + 8 * self.offsets.len() + TRAILER);
+        let mut out = Vec::with_capacity(FIXED + 8 * (self.offsets.len() + 1 + 2 * self.segments.len()) + TRAILER);
+        let version = if self.segments.is_empty() { VERSION } else { SCATTERED };
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&version.to_le_bytes());
         out.extend_from_slice(&code_of(self.compression).to_le_bytes());
         out.extend_from_slice(&self.shard_size.to_le_bytes());
         out.extend_from_slice(&self.shard_crc32c.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&(self.len() as u64).to_le_bytes());
         self.offsets.iter().for_each(|offset| out.extend_from_slice(&offset.to_le_bytes()));
+        if version == SCATTERED {
+            out.extend_from_slice(&(self.segments.len() as u64).to_le_bytes());
+            let ends = self.segments.iter().flat_map(|segment| [segment.start, segment.end]);
+            ends.for_each(|end| out.extend_from_slice(&end.to_le_bytes()));
+        }
         let crc = crc::crc32c(&out);
         out.extend_from_slice(&crc.to_le_bytes());
         out
@@ -113,33 +158,46 @@ impl Index {
         if &fixed[..8] != MAGIC {
             return Ok(Err(bad("expected a Penstock index, got another file")));
         }
-        if u32_at(8) != VERSION {
-            return Ok(Err(bad(format!("expected index version {VERSION}, got {}", u32_at(8)))));
+        let version = u32_at(8);
+        if version != VERSION && version != SCATTERED {
+            return Ok(Err(bad(format!("expected index version {VERSION} or {SCATTERED}, got {version}"))));
         }
+        // Each offset is a word; so is the number of segments, and both ends of each.
         let count = u64_at(32);
-        let whole = count.checked_add(1).and_then(|n| n.checked_mul(8)?.checked_add((FIXED + TRAILER) as u64));
-        if whole != Some(size) || u32_at(28) != 0 {
+        let rest = size - (FIXED + TRAILER) as u64;
+        let offsets = count.checked_add(1).filter(|offsets| match version {
+            VERSION => offsets.checked_mul(8) == Some(rest),
+            _ => offsets.checked_mul(8).is_some_and(|bytes| bytes < rest && (rest - bytes) % 16 == 8),
+        });
+        let (Some(count_of_offsets), true) = (offsets, rest % 8 == 0 && u32_at(28) == 0) else {
             return Ok(Err(bad(format!("expected an index of {count} records, got {size} bytes"))));
-        }
-        let (mut offsets, mut trailer) = (vec![0u64; count as usize + 1], [0; TRAILER]);
-        for block in bytemuck::cast_slice_mut::<u64, u8>(&mut offsets).chunks_mut(BLOCK) {
+        };
+        let (mut words, mut trailer) = (vec![0u64; (rest / 8) as usize], [0; TRAILER]);
+        for block in bytemuck::cast_slice_mut::<u64, u8>(&mut words).chunks_mut(BLOCK) {
             interrupt::check_io()?;
             reader.read_exact(block)?;
         }
         reader.read_exact(&mut trailer)?;
-        let actual = crc::append(crc::crc32c(&fixed), bytemuck::cast_slice(&offsets));
+        let actual = crc::append(crc::crc32c(&fixed), bytemuck::cast_slice(&words));
         if trailer != actual.to_le_bytes() {
             return Ok(Err(bad(format!("expected the index's CRC to be {actual:#010x}, got another one"))));
         }
         if cfg!(target_endian = "big") {
-            offsets.iter_mut().for_each(|offset| *offset = offset.swap_bytes());
+            words.iter_mut().for_each(|word| *word = word.swap_bytes());
+        }
+        let behind = if version == SCATTERED { words.split_off(count_of_offsets as usize) } else { Vec::new() };
+        let segments: Vec<Range<u64>> =
+            behind.get(1..).unwrap_or_default().chunks_exact(2).map(|ends| ends[0]..ends[1]).collect();
+        if version == SCATTERED && (segments.is_empty() || behind[0] != segments.len() as u64) {
+            return Ok(Err(bad(format!("expected {} segments, got another number", behind[0]))));
         }
         let code = u32_at(12);
         let Some(&(_, compression)) = CODES.iter().find(|(known, _)| *known == code) else {
             return Ok(Err(bad(format!("expected a compression of 0 to 5, got {code}"))));
         };
-        let index = Index { compression, shard_size: u64_at(16), shard_crc32c: u32_at(24), offsets };
+        let index = Index { compression, shard_size: u64_at(16), shard_crc32c: u32_at(24), offsets: words, segments };
         Ok(check_offsets(&index.offsets).and_then(|()| match index.offsets.last() {
+            _ if version == SCATTERED => check_segments(&index).map(|()| index),
             Some(&end) if compression == Compression::None && end != index.shard_size => {
                 Err(bad("expected the last frame to end where the shard ends"))
             }
@@ -152,6 +210,10 @@ impl Index {
         if self.compression != Compression::None {
             let message = format!("expected an uncompressed shard, got {}", self.compression.name());
             return Err(Error::usage(message).advise("DALI's index has no meaning for compressed shards."));
+        }
+        if !self.segments.is_empty() {
+            let message = "expected a shard whose records follow each other, got a tar whose samples are scattered";
+            return Err(Error::usage(message));
         }
         Ok(self.offsets.windows(2).map(|pair| format!("{} {}\n", pair[0], pair[1] - pair[0])).collect())
     }
@@ -183,14 +245,41 @@ mod tests {
     use super::*;
 
     fn sample() -> Index {
-        Index { compression: Compression::None, shard_size: 60, shard_crc32c: 7, offsets: vec![0, 20, 36, 60] }
+        let (offsets, segments) = (vec![0, 20, 36, 60], Vec::new());
+        Index { compression: Compression::None, shard_size: 60, shard_crc32c: 7, offsets, segments }
     }
 
     #[test]
     fn comes_back() {
         assert_eq!(Index::from_bytes(&sample().to_bytes()).unwrap(), sample());
-        let empty = Index { compression: Compression::Gzip, shard_size: 0, shard_crc32c: 0, offsets: vec![0] };
+        let (offsets, segments) = (vec![0], Vec::new());
+        let empty = Index { compression: Compression::Gzip, shard_size: 0, shard_crc32c: 0, offsets, segments };
         assert_eq!(Index::from_bytes(&empty.to_bytes()).unwrap(), empty);
+    }
+
+    /// Two records: the first one is in two places.
+    fn scattered() -> Index {
+        Index { offsets: vec![0, 36, 56], segments: vec![0..16, 40..60, 20..40], ..sample() }
+    }
+
+    #[test]
+    fn segments_come_back_and_must_make_sense() {
+        assert_eq!(Index::from_bytes(&scattered().to_bytes()).unwrap(), scattered());
+        assert!(scattered().to_dali().is_err());
+        for segments in [
+            vec![0..16, 40..61, 20..39],
+            vec![0..16, 39..59, 20..40],
+            vec![0..16, 40..60],
+            vec![0..16, 40..60, 20..30],
+            vec![0..16, 40..60, 20..40, 16..17],
+            vec![0..36, 40..60, 36..36],
+            vec![0..37, 41..60],
+            vec![0..16, Range { start: 60, end: 40 }, 20..40],
+            vec![0..u64::MAX, 40..60, 20..40],
+        ] {
+            let index = Index { segments, ..scattered() };
+            assert!(Index::from_bytes(&index.to_bytes()).is_err(), "{index:?}");
+        }
     }
 
     #[test]
@@ -212,9 +301,14 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_and_truncation_is_found() {
-        let bytes = sample().to_bytes();
+        for bytes in [sample().to_bytes(), scattered().to_bytes()] {
+            check_flips(&bytes);
+        }
+    }
+
+    fn check_flips(bytes: &[u8]) {
         for bit in 0..bytes.len() * 8 {
-            let mut bad = bytes.clone();
+            let mut bad = bytes.to_vec();
             bad[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Index::from_bytes(&bad).unwrap_err().kind(), Kind::Sidecar, "bit {bit}");
         }

@@ -1,16 +1,18 @@
 //! The content of a compressed file, as far as it is inflated: all of it where that is little, else a window that moves on.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::file::Plain;
+use crate::file::{read_exact_at, Plain};
 use crate::held::MAX_HELD;
 use crate::inflate::{read_error, Compression, Stream};
+use crate::once::Once;
 use crate::recent::{Recent, Slot};
 
 /// Content of up to so many bytes is inflated as a whole, and kept.
@@ -93,6 +95,8 @@ impl Window {
 #[derive(Debug)]
 pub(crate) struct Inflated {
     window: Slot<Window>,
+    /// All of it on a disk, where it is read out of order and memory does not hold it.
+    spool: Once<File>,
     /// One thread inflates.
     inflating: Mutex<()>,
     /// The process of whoever did last.
@@ -102,7 +106,57 @@ pub(crate) struct Inflated {
 impl Inflated {
     /// Nothing yet.
     pub(crate) fn new() -> Inflated {
-        Inflated { window: Slot::default(), inflating: Mutex::new(()), inflater: AtomicU32::new(std::process::id()) }
+        let (window, spool) = (Slot::default(), Once::default());
+        Inflated { window, spool, inflating: Mutex::new(()), inflater: AtomicU32::new(std::process::id()) }
+    }
+
+    /// The same for bytes that are asked for out of order: content that memory does not hold is inflated once, into a
+    /// temporary file.
+    pub(crate) fn copy_scattered(
+        &self,
+        file: &Plain,
+        compression: Compression,
+        length: u64,
+        out: &mut [u8],
+        offset: u64,
+    ) -> Result<bool> {
+        match length <= MAX_WHOLE {
+            true => self.copy(file, compression, length, out, offset),
+            false => self.copy_spooled(file, compression, length, out, offset),
+        }
+    }
+
+    fn copy_spooled(
+        &self,
+        file: &Plain,
+        compression: Compression,
+        length: u64,
+        out: &mut [u8],
+        offset: u64,
+    ) -> Result<bool> {
+        let spool = match self.spool.get() {
+            Some(spool) => spool,
+            None => {
+                let _alone = self.wait_to_inflate();
+                match self.spool.get() {
+                    Some(spool) => spool,
+                    None => {
+                        let made = spooled(file, compression, length)?;
+                        let advice = "Open the dataset in this process.";
+                        self.spool.fill(made).ok_or_else(|| {
+                            Error::usage("expected a process that was not forked twice while it inflated a tar")
+                                .advise(advice)
+                                .in_file(file.path())
+                        })?
+                    }
+                }
+            }
+        };
+        match read_exact_at(spool, out, offset) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(Error::io("reading the spooled content failed", &error).in_file(file.path())),
+        }
     }
 
     /// Copies the bytes from `offset` on, where the content has `length` bytes; whether so many are there.
@@ -177,10 +231,61 @@ impl Inflated {
     }
 }
 
+/// Inflates a file into a temporary one that has no name, up to `length` bytes; what comes after them is checked.
+fn spooled(file: &Plain, compression: Compression, length: u64) -> Result<File> {
+    let folder = std::env::temp_dir();
+    let failed = |error: std::io::Error| {
+        let advice = format!(
+            "The files of its samples are scattered, so {length} bytes are spooled once. Set TMPDIR to a folder with room, or \
+             sort the archive: `tar --sort=name`."
+        );
+        let what = format!("spooling the archive in {} failed", folder.display());
+        Error::io(&what, &error).advise(advice).in_file(file.path())
+    };
+    let mut spool = temporary(&folder).map_err(failed)?;
+    let mut stream = file.stream(compression);
+    let mut left = length;
+    let mut block = vec![0; STEP as usize];
+    while left > 0 {
+        let most = STEP.min(left) as usize;
+        let count = stream.read(&mut block[..most]).map_err(|error| read_error(&error).in_file(file.path()))?;
+        if count == 0 {
+            break;
+        }
+        spool.write_all(&block[..count]).map_err(failed)?;
+        left -= count as u64;
+    }
+    let rest = std::io::copy(&mut stream.take(MAX_REST), &mut std::io::sink());
+    rest.map_err(|error| read_error(&error).in_file(file.path()))?;
+    Ok(spool)
+}
+
+#[cfg(windows)]
+const DELETE_ON_CLOSE: u32 = 0x0400_0000;
+
+/// A file that is gone when it is closed.
+fn temporary(folder: &Path) -> std::io::Result<File> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos());
+        let path = folder.join(format!(".penstock-{}-{number}-{now}.spool", std::process::id()));
+        let mut options = File::options();
+        options.read(true).write(true).create_new(true);
+        #[cfg(windows)]
+        std::os::windows::fs::OpenOptionsExt::custom_flags(&mut options, DELETE_ON_CLOSE);
+        match options.open(&path) {
+            Ok(file) if cfg!(windows) => return Ok(file),
+            Ok(file) => return std::fs::remove_file(&path).map(|()| file),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     fn written(content: &[u8]) -> (tempfile::TempDir, Plain) {
         let folder = tempfile::tempdir().unwrap();
@@ -213,6 +318,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_spool_is_made_once_and_has_no_name() {
+        let content = numbers(2_000_000);
+        let (_folder, file) = written(&content);
+        let inflated = Inflated::new();
+        let read = |at: u64| {
+            let mut out = vec![0; 100];
+            let found = inflated.copy_spooled(&file, Compression::Gzip, 8_000_000, &mut out, at).unwrap();
+            found.then_some(out)
+        };
+        for at in [7_000_000u64, 10, 3_000_000, 7_999_900] {
+            assert_eq!(read(at).unwrap(), content[at as usize..][..100]);
+            let _ = std::fs::remove_file(file.path()); // whoever begins again finds nothing
+        }
+        assert_eq!(read(7_999_901), None);
+        let own = format!(".penstock-{}-", std::process::id());
+        let names = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten().map(|entry| entry.file_name());
+        assert_eq!(names.filter(|name| name.to_string_lossy().starts_with(&own)).count(), 0);
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Opened {
         match self {
             Opened::TfRecord(shard) => shard.file(),
             Opened::ArrayRecord(shard) => shard.file(),
-            Opened::Tar(shard) => shard.extents().file(),
+            Opened::Tar(shard) => shard.file(),
         }
     }
 
@@ -76,7 +76,7 @@ impl Opened {
         match self {
             Opened::TfRecord(shard) => shard.offsets(),
             Opened::ArrayRecord(shard) => shard.offsets(),
-            Opened::Tar(shard) => shard.extents().offsets(),
+            Opened::Tar(shard) => shard.offsets(),
         }
     }
 
@@ -85,7 +85,7 @@ impl Opened {
         match self {
             Opened::TfRecord(shard) => shard.is_in_memory(),
             Opened::ArrayRecord(shard) => shard.is_in_memory(),
-            Opened::Tar(shard) => shard.extents().is_in_memory(),
+            Opened::Tar(shard) => shard.is_in_memory(),
         }
     }
 
@@ -124,7 +124,7 @@ impl Opened {
         match self {
             Opened::TfRecord(shard) => shard.backed(range),
             Opened::ArrayRecord(shard) => shard.file().backed(range),
-            Opened::Tar(shard) => shard.extents().backed(range),
+            Opened::Tar(shard) => shard.backed(range),
         }
     }
 
@@ -133,7 +133,7 @@ impl Opened {
         match self {
             Opened::TfRecord(shard) => shard.fill(out, offset),
             Opened::ArrayRecord(shard) => shard.file().read_at(out, offset),
-            Opened::Tar(shard) => shard.extents().fill(out, offset),
+            Opened::Tar(shard) => shard.fill(out, offset),
         }
     }
 
@@ -143,7 +143,7 @@ impl Opened {
         match self {
             Opened::TfRecord(shard) => shard.held(length, most),
             Opened::ArrayRecord(shard) => shard.held(length, most),
-            Opened::Tar(shard) => shard.extents().held(length, most),
+            Opened::Tar(shard) => shard.held(length, most),
         }
     }
 }

@@ -201,7 +201,18 @@ impl Shard {
         let length = self.offsets[self.len()];
         match self.inflated.copy(self.file(), self.compression, length, out, offset)? {
             true => Ok(()),
-            false => Err(place(Error::corrupt("expected the records that the index names, got fewer"))),
+            false => Err(place(fewer())),
+        }
+    }
+
+    /// Reads bytes from anywhere, in any order, of content that has `length` bytes once it is inflated.
+    pub(crate) fn fill_scattered(&self, out: &mut [u8], offset: u64, length: u64) -> Result<()> {
+        match self.compression {
+            Compression::None => self.file().read_at(out, offset),
+            compression => match self.inflated.copy_scattered(self.file(), compression, length, out, offset)? {
+                true => Ok(()),
+                false => Err(fewer().at_offset(offset).in_file(self.file().path())),
+            },
         }
     }
 
@@ -251,9 +262,13 @@ impl Shard {
     /// An index of this shard: the whole file is read once for its checksum.
     pub fn index(&self, pulse: Pulse<'_>) -> Result<Index> {
         let shard_crc32c = checksum(self.file(), pulse)?;
-        let Shard { compression, offsets, .. } = self;
-        Ok(Index { compression: *compression, shard_size: self.file().size(), shard_crc32c, offsets: offsets.clone() })
+        let (compression, offsets, shard_size) = (self.compression, self.offsets.clone(), self.file().size());
+        Ok(Index { compression, shard_size, shard_crc32c, offsets, segments: Vec::new() })
     }
+}
+
+fn fewer() -> Error {
+    Error::corrupt("expected the records that the index names, got fewer")
 }
 
 /// The error for an index that belongs to another file.
@@ -285,6 +300,9 @@ pub(crate) fn same_file(file: &Plain, compression: Compression, index: &Index) -
 /// Whether an index can belong to a file: the same size and wrapping, and the last frame where it says.
 fn fit(file: &Plain, compression: Compression, index: &Index) -> Result<()> {
     same_file(file, compression, index)?;
+    if !index.segments.is_empty() {
+        return Err(unfit(file, "expected an index of frames, got one of a tar's segments".into()));
+    }
     if let (Compression::None, [.., start, end]) = (compression, &index.offsets[..]) {
         let mut header = [0; HEADER];
         file.read_at(&mut header, *start)?;

@@ -159,7 +159,8 @@ impl Writer {
         let written = sink.finish().and_then(|file| file.publish(sync));
         let (shard_size, shard_crc32c) = written.map_err(|error| failed(&self.path, &error))?;
         let compression = if self.is_empty() { Compression::None } else { self.compression };
-        Ok(Index { compression, shard_size, shard_crc32c, offsets: std::mem::take(&mut self.offsets) })
+        let offsets = std::mem::take(&mut self.offsets);
+        Ok(Index { compression, shard_size, shard_crc32c, offsets, segments: Vec::new() })
     }
 }
 

@@ -10,6 +10,7 @@ use penstock_core::feed::Options;
 use penstock_core::file::Plain;
 use penstock_core::frames::{FOOTER, HEADER};
 use penstock_core::index;
+use penstock_core::inflate::Compression;
 use penstock_core::interrupt;
 use penstock_core::opened::Opened;
 use penstock_core::order::Order;
@@ -155,6 +156,15 @@ impl Shard {
     #[getter]
     fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
         PyArray1::from_slice(py, self.shard.offsets())
+    }
+
+    /// The bytes of a compressed tar once it is inflated; 0 of other files.
+    #[getter]
+    fn inflated(&self) -> u64 {
+        match &self.shard {
+            Opened::Tar(shard) if shard.compression() != Compression::None => shard.content_bytes(),
+            _ => 0,
+        }
     }
 
     /// One record; a negative number counts from the end.

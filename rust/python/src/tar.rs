@@ -39,7 +39,7 @@ pub fn list_tar(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<String>, BTreeMa
     })?;
     let inflated = match compression {
         Compression::None => 0,
-        _ => listing.offsets.last().copied().unwrap_or(0),
+        _ => listing.end,
     };
     Ok((listing.keys, listing.extensions, inflated))
 }

@@ -18,6 +18,7 @@ from ..records.formats import Format
 from ..schema import Schema
 from ..sources.dedupe import Deduped
 from ..sources.examples import check_methods, code_of
+from ..sources.tar import TarSamples
 from ..subset import options_of
 from .encoder import lost_example
 from .engine import Workers
@@ -110,8 +111,9 @@ class Split:
 
     def record_bytes(self, schema: Schema) -> float:
         """About how many bytes a record takes in a shard."""
-        if isinstance(self.source, Spooled):
-            return self.source.nbytes / max(1, len(self.source))
+        size = getattr(self.source, "nbytes", None) if isinstance(self.source, (Spooled, TarSamples)) else None
+        if size is not None:
+            return float(size / max(1, len(self.source)))
         records = self._some_records(Codec(schema))
         return records.nbytes / max(1, len(records)) + FRAME
 

@@ -7,8 +7,8 @@ import platform
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +19,7 @@ from ..manifest import ATTEMPT, WORK
 from ..storage import STORE_VARIABLES, is_url, join_url, open_store
 from .cluster import LOOK, Cluster, first_line
 from .report import Progress as State
+from .workers import Progress, silent
 
 # Ray reads these when it is imported. A machine that vanishes without a word is missed after 15 s, not after minutes;
 # and Ray tells nobody that it is used, unless the user has said otherwise.
@@ -79,6 +80,19 @@ class Ray:
         finally:
             if ours:
                 ray.shutdown()
+
+    def call(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Run a function of each item on the machines; the results come in the order of the items."""
+        ray, ours = self._connected()
+        try:
+            options = {"num_cpus": self.cpus, "max_retries": self.retries, "retry_exceptions": False}
+            cluster = Cluster(ray, options, self.workers, self.max_memory, _environment(ray))
+            with closing(cluster.map(_called, (function, items), range(len(items)), silent)) as results:
+                found = dict(results)
+        finally:
+            if ours:
+                ray.shutdown()
+        return [found[number] for number in range(len(items))]
 
     def _connected(self) -> tuple[Any, bool]:
         """Ray, and whether the connection is ours to end."""
@@ -158,6 +172,11 @@ class Ray:
                 where = ", ".join(node["NodeManagerAddress"] for node in asked.values())
                 raise BuildError(f"expected an answer within {ANSWER:.0f} s, got none - at {where}")
         return answers
+
+
+def _called(shared: tuple[Callable[[Any], Any], Sequence[Any]], number: int, progress: Progress) -> Any:
+    function, items = shared
+    return function(items[number])
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def ratios(text: str) -> dict[str, float]:
     help=f"What SOURCE is, where that is not clear: {', '.join(KINDS)}.",
 )
 @format_options
-@click.option("--order", type=click.Choice(ORDERS), default="hash", show_default=True, help="Of the records.")
+@click.option("--order", type=click.Choice(ORDERS), help="Of the records. Default: hash; tfds for a recipe.")
 @click.option("--seed", type=Number(0), default=0, show_default=True, help="Of the order, and of --split.")
 @click.option(
     "--on-error",
@@ -118,7 +118,8 @@ def build(source: str, places: tuple[str, ...], **options: Any) -> int:
     examples, path = _split(asked.examples, options), asked.path
     if options["dedupe"]:
         examples = dedupe(examples, across=options["dedupe"] == "across")
-    said = {name: options[name] for name in ("shards", "order", "seed", "on_error")} | {"schema": asked.schema}
+    said = {name: options[name] for name in ("shards", "seed", "on_error")} | {"schema": asked.schema}
+    said["order"] = options["order"] or asked.order
     if options["retry_quarantine"]:
         if options["on_error"] == "skip":
             raise click.UsageError("--retry-quarantine keeps what fails again in quarantine: leave --on-error out")
@@ -161,6 +162,7 @@ class Asked:
     formats: list[Format]
     schema: Schema | None = None
     info: Info = field(default_factory=Info)
+    order: str = "hash"
     notes: tuple[str, ...] = ()
 
 
@@ -220,7 +222,7 @@ def _recipe(name: str, places: tuple[str, ...], options: dict[str, Any]) -> Aske
     if options["compression"] is None and any("array_record" in names for names in options["format"]):
         options = options | {"compression": "none"}  # as the recipe has it, unless told
     formats = recipe.sized(asked_formats(options, path))
-    told = (formats, recipe.SCHEMA, recipe.INFO)
+    told = (formats, recipe.SCHEMA, recipe.INFO, "tfds")  # the order of the published dataset
     if options["ratios"]:
         return Asked(name, "", recipe.recordings(root), path, *told)
     splits = recipe.source(root)

@@ -11,10 +11,11 @@ A folder, or any URL that penstock reads, may stand in the place of the proxy: A
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,12 @@ from ..example import IgnoreExample
 from ..image import Image
 from ..load.dataset import load
 from ..load.loader import Loader
+from ..load.recipe import HELD, WHOLE
 from ..records.index import sidecar_path
 from ..records.schema_file import schema_path
 from ..sources.tar import tar
 from ..storage import checked_path, is_url, open_store, url_name
+from ..storage.cache import default_folder
 from ..values import map_nested
 
 SIZE = (224, 224)
@@ -73,8 +76,10 @@ class AisDataset:
             if record_to_example is not None:
                 hint = "Give record_to_pair, or the path of the file"
                 raise SchemaError("expected record_to_example for a file to write, got no path", tars, hint)
-            loader = load(tars, decode=False)
-            return Pairs(loader["+".join(loader)], record_to_pair, output_types, output_shapes)
+            memory = _Memory() if is_url(tars) and not _is_writable(default_folder()) else None
+            loaded = load(tars, decode=False, cache=None if memory is None else memory.name)
+            translation = _Translation(record_to_pair, output_types, output_shapes)
+            return _pairs(loaded["+".join(loaded)], translation, memory)
         if os.path.isdir(path):
             raise SchemaError("expected the name of a file to write, got a folder", str(path))
         function = record_to_example or default_record_to_example
@@ -98,40 +103,27 @@ class AisDataset:
         os.replace(fresh, path)
 
 
-class Pairs:
-    """Pairs of a value and its label. What is asked of it beyond shuffling and batching, a tf.data.Dataset answers."""
+@dataclass(frozen=True)
+class _Translation:
+    """What makes a pair of a sample, and what its parts are."""
 
-    def __init__(self, loader: Loader, function: Any, types: Any, shapes: Any) -> None:
-        self._loader, self._function, self._types, self._shapes = loader, function, types, shapes
+    function: Any
+    types: Any
+    shapes: Any
 
-    def shuffle(self, buffer_size: Any = None, seed: Any = None, reshuffle_each_iteration: Any = None) -> Any:
-        """All of them in another order each epoch, without a buffer; in the same one by a buffer of TensorFlow."""
-        if reshuffle_each_iteration is False:
-            return self.dataset().shuffle(buffer_size or len(self._loader), seed, False)
-        seed = int.from_bytes(os.urandom(4), "little") if seed is None else int(seed) % (1 << 63)
-        return Pairs(self._loader.shuffle(seed=seed), self._function, self._types, self._shapes)
-
-    def batch(self, batch_size: int, drop_remainder: bool = False, **parallel: Any) -> Any:
-        """A tf.data.Dataset of batches, as `model.fit` takes it."""
-        return self.dataset().batch(batch_size, drop_remainder, **parallel).prefetch(tensorflow().data.AUTOTUNE)
-
-    def dataset(self) -> Any:
-        """A tf.data.Dataset of single pairs: one, so that each epoch is another one."""
-        return self._dataset
-
-    @cached_property
-    def _dataset(self) -> Any:
+    def dataset(self, loader: Loader) -> Any:
+        """A tf.data.Dataset of single pairs."""
         tf = tensorflow()
-        if self._function is None:
-            records = self._loader
+        if self.function is None:
+            records = loader
             if any(leaf.optional for leaf in records.schema.leaves() if leaf.name in ("jpg", "cls")):
-                records = self._loader.select("__key__", "jpg", "cls").filter(_is_complete)
+                records = loader.select("__key__", "jpg", "cls").filter(_is_complete)
             records = records.select("jpg", "cls").to_tf()
             return records.map(default_record_to_pair, num_parallel_calls=tf.data.AUTOTUNE)
-        function = self._function
-        first = [_number(part) for part in _pair(function, next(iter(Loader(self._loader._recipe))))]
-        types = self._types or [tf.convert_to_tensor(part).dtype for part in first]
-        shapes = self._shapes or [np.shape(part) for part in first]
+        function = self.function
+        first = [_number(part) for part in _pair(function, next(iter(Loader(loader._recipe))))]
+        types = self.types or [tf.convert_to_tensor(part).dtype for part in first]
+        shapes = self.shapes or [np.shape(part) for part in first]
         spec = tuple(map(tf.TensorSpec, shapes, types))
 
         def pair(record: dict[str, Any]) -> tuple[Any, ...]:
@@ -140,15 +132,78 @@ class Pairs:
                 part if each.dtype == tf.string else tf.cast(_number(part), each.dtype) for part, each in parts
             )
 
-        return self._loader.map(pair).to_tf(element_spec=spec)
+        return loader.map(pair).to_tf(element_spec=spec)
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.dataset())
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.dataset(), name)
+def _pairs(loader: Loader, translation: _Translation, memory: _Memory | None) -> Any:
+    """A tf.data.Dataset of pairs whose `shuffle` needs no size."""
+    return _pairs_class()(translation.dataset(loader), loader, translation, memory)
+
+
+@cache
+def _pairs_class() -> type:
+    """The class of that dataset: it is defined once TensorFlow is needed."""
+    tf = tensorflow()
+
+    class Pairs(tf.data.Dataset):  # type: ignore[misc]
+        """Pairs of a value and its label: a tf.data.Dataset whose `shuffle` is of all samples."""
+
+        def __init__(self, dataset: Any, loader: Loader, translation: _Translation, memory: _Memory | None) -> None:
+            self._dataset, self._loader, self._translation, self._memory = dataset, loader, translation, memory
+            super().__init__(dataset._variant_tensor)
+
+        def _inputs(self) -> list[Any]:
+            return [self._dataset]
+
+        @property
+        def element_spec(self) -> Any:
+            """What the pairs are."""
+            return self._dataset.element_spec
+
+        def shuffle(
+            self, buffer_size: Any = None, seed: Any = None, reshuffle_each_iteration: Any = None, name: Any = None
+        ) -> Any:
+            """All pairs in another order each epoch, without a buffer; in one order by a buffer of TensorFlow.
+
+            Compressed tars that memory does not hold all at once are shuffled within windows, several tars at a time.
+            """
+            if reshuffle_each_iteration is False:
+                return super().shuffle(buffer_size or len(self._loader), seed, False, name)
+            seed = int.from_bytes(os.urandom(4), "little") if seed is None else int(seed) % (1 << 63)
+            window = self._loader._recipe.widest_window
+            lanes = None if window is None else _lanes(self._loader)
+            shuffled = self._loader.shuffle(seed=seed, window=window, lanes=lanes)
+            return _pairs(shuffled, self._translation, self._memory)
+
+        def batch(self, batch_size: Any, drop_remainder: Any = False, **options: Any) -> Any:
+            """Batches, one of which is made while another one is used."""
+            return super().batch(batch_size, drop_remainder, **options).prefetch(tf.data.AUTOTUNE)
+
+    return Pairs
+
+
+def _lanes(loader: Loader) -> int:
+    """How many compressed tars are read at a time: as many as memory holds once they are inflated."""
+    files = loader._recipe.files.inflated
+    largest = max(min(file.inflated, WHOLE) for file in files)
+    return max(1, min(len(files), HELD // largest))
+
+
+class _Memory(TemporaryDirectory[str]):
+    """A folder for tars of a store where there is no folder for a cache: in memory, if the system has such a one."""
+
+    def __init__(self) -> None:
+        shared = Path("/dev/shm")
+        super().__init__(prefix="penstock-", dir=shared if _is_writable(shared) else None)
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def default_record_to_example(record: Record) -> dict[str, Any]:

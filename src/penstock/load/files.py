@@ -131,12 +131,10 @@ def indexed(path: str, cache: PathLike | None = None) -> ShardFile:
 
 
 def _described(shard: Shard, stamp: FileStamp, sidecar: str | None) -> ShardFile:
-    kind, compression = shard.format
     path, _, size, _ = stamp
-    if kind != "tar":
+    if shard.format[0] != "tar":
         return ShardFile(path, len(shard), size, sidecar, stamp=stamp)
-    inflated = int(shard.offsets[-1]) if compression != "none" else 0
-    return ShardFile(path, len(shard), size, sidecar, rules=(), inflated=inflated, stamp=stamp)
+    return ShardFile(path, len(shard), size, sidecar, rules=(), inflated=shard.inflated, stamp=stamp)
 
 
 def cached_index(path: str, folder: PathLike | None = None) -> Path:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MEMORY = 768 << 20
 WHOLE = 256 << 20  # bytes up to which the core inflates a file as a whole ...
 WINDOW = 64 << 20  # ... and those that it keeps of a larger one
+HELD = 512 << 20  # bytes of all inflated files that stay in memory
 
 
 def fetcher_of(files: ShardFiles) -> Fetcher | None:
@@ -146,8 +147,13 @@ class Recipe:
 
     @property
     def widest_window(self) -> int | None:
-        """The widest shuffle that inflates each compressed tar once or twice; None where examples are read anywhere."""
+        """The widest shuffle that inflates each compressed tar once or twice; None where examples are read anywhere.
+
+        They are where all compressed tars together stay in memory once they are inflated.
+        """
         inflated = self.files.inflated
+        if sum(file.inflated for file in inflated) <= HELD and all(file.inflated <= WHOLE for file in inflated):
+            return None
         large = [file for file in inflated if file.inflated > WHOLE]
         if large:
             return max(1, min(file.records * (WINDOW // 2) // file.inflated for file in large))

@@ -295,19 +295,21 @@ def build(
     years: Iterable[int] | None = None,
     year_by: str = "end_time",
     format: str | Format | Sequence[str | Format] = "tfrecord",
+    order: str = "tfds",
     **options: Any,
 ) -> Built:
     """Build TorNet from its files, into the directory where TFDS looks for it unless told otherwise.
 
     build(root, format=["tfrecord", "array_record"])      # for tfds.load and for tfds.data_source
 
-    root, years, year_by as for `source`; format and all other options as for `penstock.build`. Files that the catalog
-    names and that are not there are left out, with a warning that counts them.
+    root, years, year_by as for `source`; format and all other options as for `penstock.build`. The order is that of the
+    published dataset: ds["train-2015"][5] is the same example in both. Files that the catalog names and that are not
+    there are left out, with a warning that counts them.
     """
     splits = source(root, years=years, year_by=year_by)
     if splits.said:
         warnings.warn(splits.said, stacklevel=2)
-    return build_dataset(splits, os.fspath(path), format=sized(format), **options)
+    return build_dataset(splits, os.fspath(path), format=sized(format), order=order, **options)
 
 
 def sized(format: str | Format | Sequence[str | Format]) -> list[Format]:

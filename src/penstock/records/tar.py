@@ -19,7 +19,7 @@ import tarfile
 from ast import literal_eval
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -43,11 +43,14 @@ _TEXTS = ("txt", "text", "transcript", "json", "jsn")
 _NPY = re.compile(rb"\x93NUMPY(?:\x01.(?P<short>..)|[\x02\x03].(?P<long>....))", re.DOTALL)
 
 
-def sampled_schema(files: Sequence[str], *, raw: bool = False) -> Schema:
-    """What the first samples of some files show; with `raw`, all of it as bytes."""
+def sampled_schema(files: Sequence[str], *, raw: bool = False, count: int | None = None) -> Schema:
+    """What the first samples of some files show; with `raw`, all of it as bytes.
+
+    count  how many files there are, where these are some of them
+    """
     records: list[bytes] = []
     for path in files[:: max(1, len(files) // SAMPLED_FILES)][:SAMPLED_FILES]:
-        found, damage = first_records(path, max(10, SAMPLE // min(len(files), SAMPLED_FILES)))
+        found, damage = first_records(path, max(10, SAMPLE // min(count or len(files), SAMPLED_FILES)))
         if damage is not None and not len(found):
             raise damage
         records += found
@@ -67,6 +70,21 @@ def _inferred(records: Sequence[bytes], *, raw: bool) -> Schema:
                 fields[name] = _both(known, field)
             seen[name] = seen.get(name, 0) + 1
     return Schema({name: replace(field, optional=seen[name] < len(records)) for name, field in fields.items()})
+
+
+def merged_schema(schemas: Iterable[Schema]) -> Schema:
+    """What the samples of all files show, by what those of each one do."""
+    fields: dict[str, Field] = {}
+    found = list(schemas)
+    for schema in found:
+        for field in schema.leaves():
+            known = fields.setdefault(field.name, replace(field, optional=False))
+            if known != replace(field, optional=False):
+                fields[field.name] = _both(known, replace(field, optional=False))
+    optional = {
+        name: any(name not in schema or cast(Field, schema[name]).optional for schema in found) for name in fields
+    }
+    return Schema({name: replace(field, optional=optional[name]) for name, field in fields.items()})
 
 
 def _raw_field(name: str) -> Field:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -84,29 +83,48 @@ Dealt = dict[str, dict[str, Any]]  # the options of each method
 
 
 def deal(
-    kinds: Iterable[type], options: Mapping[str, Any], methods: Sequence[str] = METHODS, *, besides: Iterable[str] = ()
+    kinds: Iterable[type],
+    options: Mapping[str, Any],
+    methods: Sequence[str] = METHODS,
+    *,
+    base: type = Example,
+    besides: Iterable[str] = (),
 ) -> dict[type, Dealt]:
     """Options dealt out among the methods of classes: each gets those that it names, or all where it has **kwargs.
 
-    One that no method names is an error, unless there is one whose code reads its **kwargs: that may know it.
+    An option that no method can accept is an error. A method that a class inherits from `base` does nothing: it accepts
+    no option.
 
-    besides  what else is an option, though not here: an error that names one like it may mean that
+    besides  other options, for the suggestion in the error
     """
     dealt: dict[type, Dealt] = {kind: {} for kind in kinds}
-    known, reads = [], False
+    known: list[str] = []
+    accepted: set[str] = set()
     for kind, method in product(dealt, methods):
-        function = getattr(kind, method)
-        parameters = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(getattr(kind, method)).parameters.values()
         named = [each.name for each in parameters if each.kind in _GIVEN_BY_NAME]
-        rest = next((each.name for each in parameters if each.kind is _Parameter.VAR_KEYWORD), "")
-        dealt[kind][method] = {name: value for name, value in options.items() if rest or name in named}
+        takes_all = any(each.kind is _Parameter.VAR_KEYWORD for each in parameters)
+        dealt[kind][method] = {name: value for name, value in options.items() if takes_all or name in named}
         known += named[1:]  # without self, or what stands in its place
-        reads |= bool(rest) and any(step.argval == rest for step in dis.get_instructions(inspect.unwrap(function)))
-    for name in () if reads or not dealt else options:
-        if name not in known:
+        if not _is_inherited(kind, method, base):
+            accepted |= dealt[kind][method].keys()
+    for name in options if dealt else ():
+        if name not in accepted:
             hint = name_known(name, dict.fromkeys([*known, *besides]), "options")
             raise SchemaError(f"unknown option {name!r}", ", ".join(kind.__name__ for kind in dealt), hint)
     return dealt
+
+
+def unnamed(dealt: Mapping[type, Dealt], options: Iterable[str]) -> list[str]:
+    """The options that no method names: they are in the **kwargs of some."""
+    functions = [getattr(kind, method) for kind, given in dealt.items() for method in given]
+    named = {name for function in functions for name in inspect.signature(function).parameters}
+    return [name for name in options if name not in named]
+
+
+def _is_inherited(kind: type, method: str, base: type) -> bool:
+    """Whether a class has a method from the base alone."""
+    return inspect.getattr_static(kind, method) is inspect.getattr_static(base, method, None)
 
 
 def kinds_of(source: Any) -> set[type]:

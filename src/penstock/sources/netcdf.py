@@ -20,7 +20,9 @@ _DEFLATE, _SHUFFLE = 1, 2  # filters of HDF5, by their numbers
 _CODED = ("_FillValue", "missing_value", "scale_factor", "add_offset")
 _NANOSECONDS = {"nanosecond": 1, "microsecond": 10**3, "millisecond": 10**6, "second": 10**9}
 _NANOSECONDS |= {"minute": 60 * 10**9, "hour": 3600 * 10**9, "day": 86400 * 10**9}
-_SINCE = re.compile(r"(\w+?)s? since (\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2}(?::\d{2})?)(?:\.0*)?)?(?: ?UTC|Z|\+00:00)?")
+_SINCE = re.compile(
+    r"(\w+?)s? since (\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2}(?::\d{2})?)(?:\.(\d{0,9}))?)?(?: ?UTC|Z|\+00:00)?"
+)
 
 
 def need_h5py() -> Any:
@@ -96,15 +98,16 @@ def _decoded(values: Array, said: Mapping[str, Any]) -> Array:
 
 
 def read_seconds(variable: Any) -> Array:
-    """Times in seconds since 1970, rounded down."""
+    """Times in seconds since 1970, rounded as xarray and the division of its nanoseconds by 1e9 round them."""
     units = str(plain(variable.attrs["units"]))
     match = _SINCE.fullmatch(units)
     if match is None or match[1] not in _NANOSECONDS:
         raise ValueError(f"times in {units!r}")
     step, values = _NANOSECONDS[match[1]], variable[...]
-    passed = values.astype(np.int64) * step if values.dtype.kind in "iu" else np.round(values * float(step))
-    nanoseconds = passed.astype(np.int64) + seconds_of(f"{match[2]} {match[3] or '00:00'}") * 10**9
-    seconds: Array = nanoseconds // 10**9
+    passed = values.astype(np.int64) * step if values.dtype.kind in "iu" else values.astype(np.float64) * float(step)
+    began = seconds_of(f"{match[2]} {match[3] or '00:00'}") * 10**9 + int((match[4] or "").ljust(9, "0"))
+    nanoseconds = passed.astype(np.int64) + began
+    seconds: Array = (nanoseconds / 1e9).astype(np.int64)  # a float has steps of a quarter of a microsecond there
     return seconds
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from ..records.tar import (
     SUFFIXES,
     checked_schema,
     exact_schema,
+    merged_schema,
     rules_of,
     sampled_schema,
     without_key,
@@ -36,6 +38,13 @@ from .record_files import split_name
 MOST_INFLATED = 512 << 20  # bytes of compressed tars that the core keeps in memory
 
 RecordFunction = Callable[[dict[str, Any]], Any]
+
+
+class Caller(Protocol):
+    """What runs a function of each item, elsewhere; the results come in the order of the items."""
+
+    def call(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Run it."""
 
 
 class TarSamples:
@@ -57,6 +66,7 @@ class TarSamples:
         self.names = list(names)
         self.schema = schema
         self.inflated = inflated
+        self.nbytes: int | None = None  # about how many bytes they have, where none are read here to find out
         self._keys = list(chain.from_iterable(keys))
         self.starts = np.cumsum([0, *map(len, keys)])
         self._reading: tuple[Shards, Codec] | None = None
@@ -184,6 +194,7 @@ def tar(
     decode: bool = True,
     record_to_example: RecordFunction | None = None,
     record_to_pair: RecordFunction | None = None,
+    engine: Caller | None = None,
 ) -> TarSamples | Converted | Splits:
     """The samples of tar files, as WebDataset writes them: the files of one key, each extension a field.
 
@@ -195,14 +206,15 @@ def tar(
     decode             False leaves every file as its bytes
     record_to_example  a function from {"__key__": ..., extension: bytes} to an example: a dict, or a tf.train.Example
     record_to_pair     the same to (value, label), which become the fields value and label
+    engine             Ray(...): the machines of a cluster list the tars of a store, so that none comes to this one
 
-    The files of a sample stand one after the other; those that do not are an error. Tars called train-000.tar,
-    val-000.tar and so on keep their splits. Nothing is unpacked to a disk.
+    The files of a sample may be anywhere in a tar: they are grouped by key, and samples come in the order of their
+    first files. Tars called train-000.tar, val-000.tar and so on keep their splits.
     """
     functions = [function for function in (record_to_example, record_to_pair) if function is not None]
     if len(functions) > 1 or (functions and schema is not None):
         raise SchemaError("expected one of schema, record_to_example and record_to_pair, got two", "tar")
-    samples = samples_of(tar_files(pattern), schema, raw=not decode or bool(functions))
+    samples = samples_of(tar_files(pattern), schema, raw=not decode or bool(functions), engine=engine)
     sources: dict[str, Any] = {
         name: Converted(part, functions[0], record_to_pair is not None) if functions else part
         for name, part in samples.items()
@@ -224,19 +236,32 @@ def _stamp(file: LocalCopy) -> str:
     return stamp_of(file.path) if file.remote is None else file.remote.tag
 
 
+def _size(file: LocalCopy) -> int:
+    """How many bytes a tar has."""
+    return os.path.getsize(file.path) if file.remote is None else file.remote.size
+
+
 def samples_of(
     tars: Sequence[LocalCopy],
     schema: Schema | Mapping[str, Any] | None = None,
     *,
     raw: bool = False,
     splits: bool = True,
+    engine: Caller | None = None,
 ) -> dict[str, TarSamples]:
     """The samples of tar files by split; under "" where the names tell none, or none are wanted."""
-    with thread_pool(min(len(tars), default_threads())) as pool:
-        listed = list(pool.map(_listed, tars))
+    if engine is None:
+        with thread_pool(min(len(tars), default_threads())) as pool:
+            listed = list(pool.map(_listed, tars))
+    else:
+        described = engine.call(partial(_described, raw=raw, count=len(tars)), tars)
+        listed = [found[:3] for found in described]
     samples = sum(len(keys) for keys, *_ in listed)
     if schema is None:
-        sampled = sampled_schema([each.path for each in tars], raw=raw)
+        if engine is None:
+            sampled = sampled_schema([each.path for each in tars], raw=raw)
+        else:
+            sampled = merged_schema([Schema.from_json(found[3]) for found in described if found[3]])
         whole = without_key(exact_schema(sampled, samples, [found for _, found, _ in listed], raw=raw))
     else:
         whole = without_key(checked_schema(schema))
@@ -246,7 +271,7 @@ def samples_of(
         parts.setdefault(split_name(str(each)) if splits else "", []).append(number)
     if "" in parts:
         parts = {"": list(range(len(tars)))}
-    return {
+    made = {
         split: TarSamples(
             [tars[n] for n in parts[split]],
             [names[n] for n in parts[split]],
@@ -256,6 +281,16 @@ def samples_of(
         )
         for split in sorted(parts, key=split_order)
     }
+    if engine is not None:
+        for split, part in made.items():
+            part.nbytes = sum(max(_size(tars[n]), listed[n][2]) for n in parts[split])
+    return made
+
+
+def _described(file: LocalCopy, raw: bool, count: int) -> tuple[list[str], dict[str, int], int, Any]:
+    """What `_listed` gives, and the schema that the first samples show: on the machine that reads the tar."""
+    listed = _listed(file)
+    return *listed, sampled_schema([file.path], raw=raw, count=count).to_json() if listed[0] else None
 
 
 def _listed(file: LocalCopy) -> tuple[list[str], dict[str, int], int]:

@@ -185,17 +185,13 @@ class AISStore:
                 result = attempt()
                 _ANSWERED.add(endpoint)
                 return result
-            except (errors.ErrObjNotFound, errors.ErrBckNotFound, errors.ErrRemoteBckNotFound) as error:
-                missing = "an object" if isinstance(error, errors.ErrObjNotFound) else f"the bucket {self.bucket}"
-                raise NotFoundError(f"expected {missing}, got nothing - at {where}") from None
             except errors.AISError as error:
                 _ANSWERED.add(endpoint)
-                if error.status_code == 404 and not isinstance(error, errors.ErrETLNotFound):
-                    raise NotFoundError(f"expected an object, got nothing - at {where}") from None
                 said = f"{error.status_code} {' '.join(error.message.split())[:300]}"
                 if error.status_code in (401, 403):
                     hint = f"Check the permissions of the bucket {self.bucket}"
                     raise StorageError(f"Permission denied reading or writing {where} ({said}). {hint}") from None
+                self._check_found(error, said, where)
                 if error.status_code not in PASSING:
                     raise StorageError(f"expected to reach an object, got an error: {said} - at {where}") from None
             except _broken_answers() as error:
@@ -208,6 +204,19 @@ class AISStore:
                 raise StorageError(f"{problem} - at {where}. Look whether {endpoint} is up")
             time.sleep(pause * (0.5 + random.random()))
             pause = min(2 * pause, 5.0)
+
+    def _check_found(self, error: Any, said: str, where: str) -> None:
+        """Refuse what is not there. Of an ETL that is missing or fails, AIStore's own words say which it is."""
+        from aistore.sdk import errors
+
+        if self.etl is not None and error.status_code not in PASSING:
+            raise StorageError(
+                f"expected what the ETL {self.etl!r} makes of an object, got: {said} - at {where}"
+            ) from None
+        if isinstance(error, (errors.ErrBckNotFound, errors.ErrRemoteBckNotFound)):
+            raise NotFoundError(f"expected the bucket {self.bucket}, got nothing - at {where}") from None
+        if isinstance(error, errors.ErrObjNotFound) or error.status_code == 404:
+            raise NotFoundError(f"expected an object, got nothing - at {where}") from None
 
 
 def option(url: str, name: str, value: str) -> str:

@@ -1,7 +1,8 @@
 //! Where the samples of a tar archive begin: its headers are read, its data is not.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
+use std::ops::Range;
 
 use super::member::{next, Member, Source};
 use super::sample::{duplicate, key_and_extension};
@@ -15,12 +16,17 @@ const FIRST: u64 = 1 << 12;
 /// The samples of an archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// Where each sample begins, and where the last one ends. What stands between two belongs to the first of them.
+    /// Where each sample begins, and where the last one ends: in the archive, where the files of each sample are next to
+    /// each other, and what is between two samples belongs to the first of them; else in its segments, put in a row.
     pub offsets: Vec<u64>,
+    /// Where the files of scattered samples are, in the order of samples: none where the samples are contiguous.
+    pub segments: Vec<Range<u64>>,
     /// Their keys.
     pub keys: Vec<String>,
     /// How many samples have a file of this extension.
     pub extensions: BTreeMap<String, u64>,
+    /// Where the last member that was listed ends.
+    pub end: u64,
 }
 
 /// A file, a window at a time. Windows grow where one is read after the other; where members are large, and their data is
@@ -86,84 +92,141 @@ impl<R: Read> Source for Stream<R> {
 
 /// Lists an archive, or its first `most` samples. Errors have the file and the offset.
 pub fn scan(file: &Plain, compression: Compression, most: usize, pulse: Pulse<'_>) -> Result<Listing> {
-    let listing = match compression {
-        Compression::None => {
-            list(&mut Windows::new(file), 0, most, pulse).map(|mut listing| {
-                // The end of the archive, and what may stand behind it, go with the last sample.
-                if listing.keys.len() < most {
-                    if let Some(end) = listing.offsets[1..].last_mut() {
-                        *end = file.size();
-                    }
-                }
-                listing
-            })
-        }
+    let (found, error) = scan_until_damage(file, compression, most, pulse);
+    error.map_or_else(|| Ok(found.listing(file, compression, most)), Err)
+}
+
+/// The same up to the first error: the members before it are listed.
+pub(super) fn scan_until_damage(
+    file: &Plain,
+    compression: Compression,
+    most: usize,
+    pulse: Pulse<'_>,
+) -> (Found, Option<Error>) {
+    let mut found = Found::new(0);
+    let listed = match compression {
+        Compression::None => found.list(&mut Windows::new(file), most, pulse),
         _ => {
             let mut stream = Stream { stream: file.stream(compression), offset: 0, bytes: Vec::new() };
-            list(&mut stream, 0, most, pulse).and_then(|listing| {
+            found.list(&mut stream, most, pulse).and_then(|()| {
                 // To the end, where the checksum of what was compressed stands.
-                if listing.keys.len() < most {
+                if found.keys.len() < most {
                     std::io::copy(&mut stream.stream, &mut std::io::sink()).map_err(|error| read_error(&error))?;
                 }
-                Ok(listing)
+                Ok(())
             })
         }
     };
-    listing.map_err(|error| error.in_file(file.path()))
+    (found, listed.err().map(|error| error.in_file(file.path())))
 }
 
-/// Whether what begins at an offset is a single sample, and the archive ends behind it.
-pub(super) fn is_last(file: &Plain, start: u64) -> bool {
-    list(&mut Windows::new(file), start, 2, &mut |_| Ok(())).is_ok_and(|listing| listing.keys.len() == 1)
+/// Whether what begins at an offset is a single sample, and the archive ends behind it; with `end`, right there.
+pub(super) fn is_last(file: &Plain, start: u64, end: Option<u64>) -> bool {
+    let mut found = Found::new(start);
+    found.list(&mut Windows::new(file), 2, &mut |_| Ok(())).is_ok()
+        && found.keys.len() == 1
+        && end.is_none_or(|end| found.runs.last().is_some_and(|run| run.1.end == end))
 }
 
-fn list(source: &mut impl Source, start: u64, most: usize, pulse: Pulse<'_>) -> Result<Listing> {
-    let mut listing = Listing { offsets: vec![start], ..Listing::default() };
-    let mut begins: HashMap<String, u64> = HashMap::new();
-    let mut extensions: Vec<String> = Vec::new();
-    let (mut at, mut members) = (start, 0u64);
-    loop {
-        let current = (listing.keys.len() as u64).saturating_sub(1);
-        let place = |error: Error| error.in_record(current);
-        let Some(member) = next(source, at).map_err(place)? else { break };
-        at = member.end();
-        members += 1;
-        if members % 1024 == 0 {
-            pulse(at)?;
+/// What a scan has found so far.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    start: u64,
+    at: u64,
+    pub(super) keys: Vec<String>,
+    /// The number of each key's sample.
+    samples: HashMap<String, usize>,
+    /// Members of one sample that follow each other, in the order of the archive, and the number of the sample.
+    runs: Vec<(usize, Range<u64>)>,
+    extensions: BTreeMap<String, (usize, u64)>,
+    /// Each file's sample and the number of its extension.
+    files: HashSet<(usize, usize)>,
+}
+
+impl Found {
+    fn new(start: u64) -> Found {
+        Found { start, at: start, ..Found::default() }
+    }
+
+    fn list(&mut self, source: &mut impl Source, most: usize, pulse: Pulse<'_>) -> Result<()> {
+        let mut members = 0u64;
+        loop {
+            let current = self.runs.last().map_or(0, |run| run.0 as u64);
+            let place = |error: Error| error.in_record(current);
+            let Some(member) = next(source, self.at).map_err(place)? else { return Ok(()) };
+            members += 1;
+            if members % 1024 == 0 {
+                pulse(member.end())?;
+            }
+            if let Some((key, extension)) = key_and_extension(&member).map_err(place)? {
+                if !self.add(&member, key, extension, most)? {
+                    return Ok(());
+                }
+            }
+            self.at = member.end();
         }
-        let Some((key, extension)) = key_and_extension(&member).map_err(place)? else { continue };
-        if listing.keys.last().is_none_or(|last| last != key) {
-            if listing.keys.len() == most {
-                at = member.begin;
-                break;
+    }
+
+    /// Adds a file to its sample; false where that would be one more than `most`.
+    fn add(&mut self, member: &Member, key: &str, extension: String, most: usize) -> Result<bool> {
+        let sample = match self.samples.get(key) {
+            Some(&sample) => sample,
+            None if self.keys.len() == most => return Ok(false),
+            None => {
+                self.samples.insert(key.to_owned(), self.keys.len());
+                self.keys.push(key.to_owned());
+                self.keys.len() - 1
             }
-            if let Some(&before) = begins.get(key) {
-                return Err(place(apart(&member, before)));
-            }
+        };
+        let known = self.extensions.len();
+        let is_key = extension == super::KEY;
+        let (number, count) = self.extensions.entry(extension).or_insert((known, 0));
+        if is_key || !self.files.insert((sample, *number)) {
+            return Err(duplicate(member).in_record(sample as u64));
+        }
+        *count += 1;
+        match self.runs.last_mut() {
+            Some((last, run)) if *last == sample => run.end = member.end(),
+            _ => self.runs.push((sample, member.begin..member.end())),
+        }
+        Ok(true)
+    }
+
+    /// Whether the files of some sample are not next to each other.
+    pub(super) fn is_scattered(&self) -> bool {
+        self.runs.len() > self.keys.len()
+    }
+
+    /// The extensions that other samples have, and this one does not.
+    pub(super) fn missing(&self, sample: usize) -> Vec<&str> {
+        let lacks = |(_, (number, _)): &(&String, &(usize, u64))| !self.files.contains(&(sample, *number));
+        self.extensions.iter().filter(lacks).map(|(extension, _)| extension.as_str()).collect()
+    }
+
+    /// The listing of what was found, which has fewer than `most` samples if that is all.
+    pub(super) fn listing(self, file: &Plain, compression: Compression, most: usize) -> Listing {
+        let is_scattered = self.is_scattered();
+        let Found { start, at, keys, mut runs, extensions, .. } = self;
+        let extensions = extensions.into_iter().map(|(extension, (_, count))| (extension, count)).collect();
+        let mut listing = Listing { offsets: vec![start], segments: Vec::new(), keys, extensions, end: at };
+        if !is_scattered {
+            listing.offsets.extend(runs.iter().skip(1).map(|(_, run)| run.start));
             if !listing.keys.is_empty() {
-                listing.offsets.push(member.begin);
+                // The end of the archive, and what may stand behind it, go with the last sample.
+                let all = compression == Compression::None && listing.keys.len() < most;
+                listing.offsets.push(if all { file.size() } else { at });
             }
-            begins.insert(key.to_owned(), member.begin);
-            listing.keys.push(key.to_owned());
-            extensions.clear();
+            return listing;
         }
-        if extensions.contains(&extension) || extension == super::KEY {
-            return Err(duplicate(&member).in_record(listing.keys.len() as u64 - 1));
+        runs.sort_by_key(|run| run.0);
+        let mut end = 0;
+        for (number, (sample, run)) in runs.iter().enumerate() {
+            end += run.end - run.start;
+            if runs.get(number + 1).is_none_or(|next| next.0 != *sample) {
+                listing.offsets.push(end);
+            }
         }
-        *listing.extensions.entry(extension.clone()).or_default() += 1;
-        extensions.push(extension);
+        listing.segments = runs.into_iter().map(|(_, run)| run).collect();
+        listing
     }
-    if !listing.keys.is_empty() {
-        listing.offsets.push(at);
-    }
-    Ok(listing)
-}
-
-/// The error for a file that stands apart from the others of its key.
-fn apart(member: &Member, before: u64) -> Error {
-    let name = &member.name;
-    let message =
-        format!("expected the files of a sample one after the other, got {name:?} apart from those at offset {before}");
-    let advice = "Sort the archive by name: `tar --sort=name`.";
-    Error::corrupt(message).advise(advice).at_offset(member.begin)
 }

@@ -209,8 +209,73 @@ fn what_is_wrong_has_its_member_and_its_offset() {
         let offset = if expected.contains("after its long") { 2048 } else { 1024 };
         assert!(error.contains(&format!("a.tar, offset {offset}")), "{error}");
     }
-    let apart = refused(&archive(&[first.clone(), file("b.txt", b"B"), file("a.cls", b"1")]));
-    assert!(apart.contains("one after the other, got \"a.cls\" apart from those at offset 0"), "{apart}");
+    let twice = refused(&archive(&[first.clone(), file("b.txt", b"B"), file("a.txt", b"1")]));
+    assert!(twice.contains("another one: \"a.txt\" - at") && twice.contains("offset 2048, record 0"), "{twice}");
+}
+
+#[test]
+fn scattered_files_are_grouped_by_key() {
+    let members = [
+        member(b"d/", b'5', b""),
+        file("d/b.txt", b"B"),
+        file("d/a.txt", b"A"),
+        file("d/._a.txt", b"-"),
+        file("d/a.cls", b"1"),
+        file("d/b.cls", &[b'2'; 700]),
+        file("d/a.bin", b""),
+    ];
+    let expected = vec![
+        sample("d/b", &[("txt", b"B"), ("cls", &[b'2'; 700])]),
+        sample("d/a", &[("txt", b"A"), ("cls", b"1"), ("bin", b"")]),
+    ];
+    let whole = archive(&members);
+    assert_eq!(read("a.tar", &whole).unwrap(), expected);
+    for length in 0..whole.len() - 2 * BLOCK + 1 {
+        let error = read("a.tar", &whole[..length]).unwrap_err();
+        assert!(error.kind() == Kind::Corrupt && error.to_string().contains("truncated"), "{length}: {error}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    std::fs::write(&path, &whole).unwrap();
+    let open = |sidecar| Shard::open(&path, sidecar, None, &mut |_| Ok(()));
+    let shard = open(Sidecar::Ignore).unwrap();
+    let index = shard.index(&mut |_| Ok(())).unwrap();
+    assert_eq!(Index::from_bytes(&index.to_bytes()).unwrap(), index);
+    assert!(shard.is_scattered() && !index.segments.is_empty());
+    let again = open(Sidecar::Use(index.clone())).unwrap();
+    let many = again.read_many(&[1, 0, 1]).unwrap();
+    let found: Vec<_> = many.iter().map(values).collect();
+    assert_eq!(found, [expected[1].clone(), expected[0].clone(), expected[1].clone()]);
+    let first = first_records(&Plain::open(&path).unwrap(), 1, 1 << 20, &mut |_| Ok(())).unwrap();
+    assert_eq!(first.iter().map(values).collect::<Vec<_>>(), expected[..1]);
+    // An index of frames, or of contiguous samples, is none of scattered ones, and the other way round.
+    let other = Index { segments: Vec::new(), offsets: vec![0, 1024, whole.len() as u64], ..index.clone() };
+    assert_eq!(open(Sidecar::Use(other)).unwrap_err().kind(), Kind::Sidecar);
+    let wrong = Rules([("cls".to_owned(), Content::Float)].into());
+    std::fs::write(&path, archive(&[&members[..5], &[file("d/b.cls", b"no")]].concat())).unwrap();
+    let shard = Shard::open(&path, Sidecar::Ignore, Some(Arc::new(wrong)), &mut |_| Ok(())).unwrap();
+    let error = shard.read(0, &mut Vec::new(), &mut Made::default()).unwrap_err();
+    assert_eq!((error.offset(), error.record(), error.field()), (Some(4608), Some(0), Some("cls")), "{error}");
+}
+
+#[test]
+fn salvage_of_scattered_samples_keeps_those_that_have_all_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    let of = |extension: &'static str| (0..6).map(move |n| file(&format!("{n}.{extension}"), &[n; 600]));
+    let whole = archive(&of("txt").chain(of("cls")).collect::<Vec<_>>());
+    for (length, expected, gaps) in [(whole.len(), 6, 0), (9 * 1536 + 700, 3, 4), (6 * 1536 + 10, 5, 1)] {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        let mut kept = Vec::new();
+        let mut keep = |_, record: &[u8]| {
+            kept.push(values(record));
+            Ok(())
+        };
+        let report = salvage(&Plain::open(&path).unwrap(), &mut keep, &mut |_| Ok(())).unwrap();
+        assert_eq!((report.records, report.gaps.len()), (expected, gaps), "{report:?}");
+        assert_eq!(kept.len() as u64, expected);
+        assert!(expected == 5 || kept.iter().all(|sample| sample.len() == 3), "{kept:?}");
+    }
 }
 
 #[test]

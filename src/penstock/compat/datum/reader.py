@@ -22,7 +22,11 @@ class Dataset:
         self.dataset_configs = DatasetConfigs() if dataset_configs is None else dataset_configs
 
     def train_fn(self, instruction: str = "train", repeat: int | None = None, shuffle: bool = True) -> Any:
-        """What to train on, so many times, for ever with -1: shuffled, and echoed if the configs say so."""
+        """What to train on, so many times, for ever with -1: shuffled, and echoed if the configs say so.
+
+        The second argument is `repeat`, as in Datum's code: train_fn("train", False) of its readme does not repeat, and
+        shuffles. Write shuffle=False.
+        """
         return self._read("train", instruction, repeat, shuffle)
 
     def val_fn(self, instruction: str = "val", repeat: int | None = None, shuffle: bool = False) -> Any:
@@ -57,8 +61,6 @@ class Dataset:
         """Read, cache, call back, shuffle, batch, echo, repeat, call back: in Datum's order."""
         from ...frameworks.tensorflow_graph import batched
 
-        if isinstance(repeat, bool):  # train_fn("train", False), as its readme has it
-            repeat, shuffle = None, bool(repeat)
         configs, parallel = self.dataset_configs, frameworks.tf.data.AUTOTUNE
         before, after = (getattr(configs, f"{when}_batching_callback_{kind}") for when in ("pre", "post"))
         size, drop, same = (getattr(configs, f"{n}_{kind}") for n in ("batch_size", "drop_remainder", "deterministic"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,39 @@ from ...storage import checked_path, local_path
 
 METHODS = ("from_csv_row", "load", "split")  # that get options
 SHAPE = "/shape"  # after the name of an array that is no vector: its shape, which stands beside it
+
+
+class Examples(list[Any]):
+    """Examples, and where each comes from, whatever order they are brought into."""
+
+    def __init__(self, examples: Iterable[Any] = (), origins: Mapping[int, tuple[Any, str]] | None = None) -> None:
+        super().__init__(examples)
+        self._origins = dict(origins or {})  # by identity, which holds as long as the example is kept
+
+    def add(self, example: Any, origin: str) -> None:
+        """Append an example."""
+        self.append(example)
+        self._origins[id(example)] = example, origin
+
+    def origin(self, index: int) -> str:
+        """Where an example comes from: the line and the row of a CSV file, or its number in a list."""
+        return self._origins.get(id(self[index]), (None, f"example {index}"))[1]
+
+    def having(self, examples: Iterable[Any]) -> Examples:
+        """Some of the examples, in another order."""
+        return Examples(examples, self._origins)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        return self.having(found) if isinstance(index, slice) else found
+
+    @classmethod
+    def of(cls, examples: Iterable[Any]) -> Examples:
+        """Some examples; those of a plain list are numbered by it."""
+        if isinstance(examples, cls):
+            return examples
+        listed = list(examples)
+        return cls(listed, {id(each): (each, f"example {number}") for number, each in enumerate(listed)})
 
 
 class Recorded(property):
@@ -80,12 +113,12 @@ class Example:
     @classmethod
     def from_csv_file(cls, filepath: Any, **options: Any) -> list[Any]:
         """An example for each row of a file without a header; empty lines are left out."""
-        given = deal([cls], options, METHODS)[cls]["from_csv_row"]
-        examples = []
+        given = deal([cls], options, METHODS, base=Example)[cls]["from_csv_row"]
+        examples = Examples()
         with io.StringIO(read_text(checked_path(filepath)), newline="") as file:
             for row in filter(None, reader := csv.reader(file)):
                 try:
-                    examples.append(cls.from_csv_row(row, **given))
+                    examples.add(cls.from_csv_row(row, **given), f"{filepath}, line {reader.line_num}: {row}")
                 except IgnoreExample:
                     continue
                 except (ValueError, LookupError, TypeError) as error:

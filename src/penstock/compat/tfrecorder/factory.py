@@ -24,6 +24,7 @@ from ...storage import (
     path_list,
 )
 from .example import Example
+from .example import Examples as Listed
 from .folder import FILES, LOG, OPTIONS, SHUFFLES, save, write_config
 from .reading import parse, schema_of
 from .spelling import any_spelling
@@ -92,11 +93,13 @@ def generate_and_save_train_eval_test_tfrecords_files_for_examples(
     **options: Any,
 ) -> dict[str, int]:
     """Examples into the folders train, eval and, with three ratios, test. The list itself stays as it is."""
-    shuffled = list(examples)
+    given = Listed.of(examples)
+    shuffled = list(given)
     if examples_shuffle:
         random.Random(examples_shuffle_seed).shuffle(shuffled)
     train, evaluation, test = split_examples_list(shuffled, examples_train_eval_test_ratio)
-    parts = {"train": train, "eval": evaluation} | ({"test": test} if test else {})
+    found = {"train": train, "eval": evaluation} | ({"test": test} if test else {})
+    parts = {name: given.having(part) for name, part in found.items()}
     _check_test(save_directory_path, test)
     return generate_and_save_tfrecords_files_for_examples_dict(save_directory_path, parts, **options)
 

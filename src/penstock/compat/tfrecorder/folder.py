@@ -24,11 +24,11 @@ from ...load.dataset import Dataset
 from ...records.shard import open_shard
 from ...records.tfrecord import TFRecord
 from ...schema import Schema
-from ...sources.examples import Options, ReadyToSplit, deal
+from ...sources.examples import Options, ReadyToSplit, deal, unnamed
 from ...sources.record_files import RecordFiles
 from ...splitting import Splits
 from ...storage import SPLIT, is_url, join_path, publish, publish_document
-from .example import METHODS, SHAPE, Example, stored, stored_schema
+from .example import METHODS, SHAPE, Example, Examples, stored, stored_schema
 
 LOGGER = logging.getLogger(__name__)
 FILES, LOG, CONFIG = "{0..}.tfr", "examples.csv", "tfrecord_files_config.txt"
@@ -65,6 +65,28 @@ class Noted(ReadyToSplit):
         return pieces
 
 
+class NotedExamples:
+    """The examples of a folder. An error names one by where it comes from, not by its number after a shuffle."""
+
+    def __init__(self, noted: list[Noted], places: list[str]) -> None:
+        self.noted = noted
+        self.places = places
+
+    def __len__(self) -> int:
+        return len(self.noted)
+
+    def __getitem__(self, index: int) -> Noted:
+        return self.noted[index]
+
+    def key(self, index: int) -> str:
+        """The number of the example."""
+        return str(index)
+
+    def place(self, index: int) -> str:
+        """Where the example comes from."""
+        return self.places[index]
+
+
 def save(path: str, parts: Mapping[str, Iterable[Example]], options: Mapping[str, Any]) -> dict[str, int]:
     """Build the files of all folders anew, or none, with a log in each of the examples that it has; how many these are.
 
@@ -81,22 +103,26 @@ def _save(root: Path, parts: Mapping[str, Iterable[Example]], options: Mapping[s
     size, logged = (options.get(name, usual) for name, usual in OPTIONS.items())
     if not isinstance(size, (int, float)) or not 1 <= size < 1 << 62:
         raise SchemaError(f"expected a size of 1 or more, got {size!r}", next(iter(OPTIONS)))
-    lists = {name: list(examples) for name, examples in parts.items()}
+    lists = {name: Examples.of(examples) for name, examples in parts.items()}
     kinds = dict.fromkeys(type(example) for examples in lists.values() for example in examples)
     for kind in kinds:
         if not issubclass(kind, Example):
             raise SchemaError(f"expected examples of a class of Example, got {kind.__name__}", str(root))
     rest = {name: value for name, value in options.items() if name not in OPTIONS}
-    given = deal(kinds, rest, METHODS, besides=[*OPTIONS, *SHUFFLES])
+    given = deal(kinds, rest, METHODS, base=Example, besides=[*OPTIONS, *SHUFFLES])
+    for name in unnamed(given, rest):
+        LOGGER.warning("no method names the option %r: it is passed in **kwargs alone", name)
     counts = {}
     with TemporaryDirectory() as scratch:
-        noted: dict[str, list[Noted]] = {}
+        noted: dict[str, NotedExamples] = {}
         for name, examples in lists.items():
             notes = Path(scratch, name or "root")
             notes.mkdir(parents=True)
             got = [given[type(example)] for example in examples]
             noting = [Noting(each["load"], each["split"], at, notes, logged) for at, each in enumerate(got)]
-            noted[name] = list(map(Noted, examples, noting))
+            noted[name] = NotedExamples(
+                list(map(Noted, examples, noting)), [examples.origin(at) for at in range(len(examples))]
+            )
         _write(root, noted, Schema({n: f for kind in kinds for n, f in stored_schema(kind).items()}), int(size))
         for name, examples in lists.items():
             rows = _rows(Path(scratch, name or "root"))
@@ -108,12 +134,12 @@ def _save(root: Path, parts: Mapping[str, Iterable[Example]], options: Mapping[s
     return counts
 
 
-def _write(root: Path, noted: Mapping[str, list[Noted]], schema: Schema, size: int) -> None:
+def _write(root: Path, noted: Mapping[str, NotedExamples], schema: Schema, size: int) -> None:
     """The files of all folders. One without examples, or whose examples all ask to be left out, has an empty file."""
     alone = "" in noted
     path = str(root / FILES) if alone else str(root / SPLIT / FILES)
     names = {name: re.sub(r"[^\w-]", "_", root.absolute().name) if alone else name for name in noted}
-    full = {names[name]: examples for name, examples in noted.items() if examples}
+    full = {names[name]: examples for name, examples in noted.items() if len(examples)}
     format = TFRecord(shard_bytes=size)
     while full:
         try:

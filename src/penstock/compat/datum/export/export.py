@@ -1,11 +1,11 @@
-"""`export_to_tfrecord`: Datum's four problems, built as datasets that Datum, TFDS and Penstock open alike."""
+"""`export_to_tfrecord`: Datum's four problems, in the files that Datum writes, which Datum and Penstock open alike."""
 
 from __future__ import annotations
 
 from inspect import signature
 from typing import Any
 
-from ....datum.export import export
+from ....datum.export import export_plain
 from ....errors import NotFoundError, SchemaError, check_known
 from ....sources import image_classification, text_classification, voc_detection, voc_segmentation
 from ....sources.keyed import keyed
@@ -34,7 +34,7 @@ def export_to_tfrecord(
     own = None if configs.generator is None else configs.generator(root)
     sources = {split: _source(root, problem_type, split, options, own) for split, options in configs.splits.items()}
     numbered = problem_type == IMAGE_CLF and own is None  # the key of an image is the number of its row
-    export(sources, output_path, sparse=configs.sparse_features or (), numbered=numbered)
+    export_plain(sources, output_path, sparse=configs.sparse_features or (), numbered=numbered)
 
 
 def _source(root: str, problem: str, split: str, options: dict[str, Any], own: Any) -> Any:
