@@ -385,3 +385,36 @@ def test_a_build_from_a_store_into_a_store(s3: str, raw: Path, tmp_path: Path) -
     store, _ = open_store(s3)
     for path in (tmp_path / "photos").glob("*.tfrecord-*"):
         assert store.read(f"photos/{path.name}") == path.read_bytes()
+
+
+def test_downloads_stay_within_the_memory_budget(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        path = tmp_path / "large" / "a" / f"{number}.bmp"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (512, 512), (number, 0, 0)).save(path)  # 768 KiB
+    url = upload(tmp_path / "large", f"{s3}/large")
+    module = sys.modules["penstock.sources.image_folder"]
+    real, sizes = module.read_files, []
+
+    def noted(paths: list[str]) -> list[bytes]:
+        found = real(paths)
+        sizes.append(sum(map(len, found)))
+        return found
+
+    monkeypatch.setattr(module, "read_files", noted)
+    engine = ps.Local(workers=1, max_memory=16 << 20)
+    ps.build(ps.image_folder(url), tmp_path / "out", engine=engine, shards=2)
+    assert sum(sizes) >= 20 * 512 * 512 * 3
+    assert max(sizes) <= engine.chunk_bytes, "what is downloaded at a time fits into a worker's chunk"
+
+
+@pytest.mark.parametrize("path", ["out", "part-{0..}.tfrecord"])
+def test_invalid_examples_are_kept_in_the_store(
+    path: str, s3: str, raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = upload(raw, f"{s3}/raw")
+    open_store(s3)[0].publish("raw/photos/cat/bad.png", b"no image")
+    assert main(["build", f"{url}/photos", f"{s3}/{path}", "--on-error", "quarantine"]) == 0
+    kept = "out/quarantine.jsonl" if path == "out" else "part-0...tfrecord.quarantine.jsonl"
+    assert f"{s3}/{kept}" in capsys.readouterr().out.replace("\n", "")
+    assert b"raw/photos/cat/bad.png" in open_store(s3)[0].read(kept)

@@ -30,7 +30,7 @@ from ..storage import (
     read_files,
     split_url,
 )
-from .files import IMAGE_SUFFIXES, NO_STAMPS, has_suffix, stamps_of_files
+from .files import IMAGE_SUFFIXES, NO_STAMPS, has_suffix, largest_of, stamps_of_files
 from .images import check_image
 from .listed import position, split_order
 
@@ -45,7 +45,8 @@ _Folders = dict[str, list[str]]  # a folder's path below the root -> the images 
 class ImageFolder:
     """Images with the label that their folder names. Only names are read until an example is loaded.
 
-    known  stamps of images in a store, by URL
+    known             stamps of images in a store, by URL
+    largest_download  bytes of the largest of them; 0 on a local disk
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class ImageFolder:
         self.schema = schema
         self.resize = resize
         self._known = known
+        self.largest_download = largest_of(known)
 
     def __len__(self) -> int:
         return len(self.names)
