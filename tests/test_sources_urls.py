@@ -171,6 +171,13 @@ def test_a_source_in_aistore_builds_the_bytes_of_local_files(name: str, ais: str
     same_build((LISTED | NAMED)[name], upload(raw, f"{ais}/raw"), raw, tmp_path)
 
 
+@pytest.mark.parametrize("bucket", ["gs", "az"], indirect=True)
+def test_sources_in_other_stores(bucket: str, raw: Path, tmp_path: Path) -> None:
+    url = upload(raw, f"{bucket}/raw")
+    for name in ("image_folder", "csv_images", "tfrecords_numbers"):
+        same_build((LISTED | NAMED)[name], url, raw, tmp_path / name)
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_a_source_on_a_web_server_builds_the_bytes_of_local_files(
     name: str, http_server: Nginx, raw: Path, tmp_path: Path
@@ -327,6 +334,12 @@ def test_errors_name_the_url(s3: str, raw: Path, tmp_path: Path) -> None:
             attempt()
         assert where in str(caught.value)
         assert "home" not in str(caught.value), "no path of the cache"
+
+
+def test_a_dataset_does_not_go_into_its_images(s3: str, raw: Path) -> None:
+    url = upload(raw, f"{s3}/raw")
+    with pytest.raises(ps.SchemaError, match="expected a path outside of the images"):
+        ps.build(ps.image_folder(f"{url}/photos"), f"{url}/photos/out")
 
 
 def test_a_web_server_cannot_list(http_server: Nginx) -> None:

@@ -15,7 +15,6 @@ from ..storage import (
     PathLike,
     checked_path,
     expand,
-    is_folder,
     is_glob,
     is_url,
     join_path,
@@ -56,8 +55,8 @@ _COCO = re.compile(rb'"(?:annotations|categories|images)"\s*:\s*\[')
 def recognise(path: PathLike) -> tuple[str, str]:
     """The name of the source function that reads a path, and why it is that one."""
     text = checked_path(path)
-    named = is_url(text) and (is_glob(text) or "{" in text or text.startswith("http"))
-    found = dict(_in_folder(text)) if not named and is_folder(text) else dict(_in_files(text))
+    listing = _listing(text)
+    found = dict(_in_files(text)) if listing is None else dict(_in_folder(listing))
     if len(found) == 1:
         return next(iter(found.items()))
     if not found:
@@ -66,9 +65,20 @@ def recognise(path: PathLike) -> tuple[str, str]:
     raise SchemaError(f"expected one kind of source, got {len(found)} - at {text}. Say which it is (--as):{choices}")
 
 
-def _in_folder(root: str) -> Iterator[tuple[str, str]]:
-    listing = list_folder(root)
-    listed = listing.entries()
+def _listing(path: str) -> LocalListing | ObjectListing | None:
+    """What lies below a path, if it is a folder, local or in a store."""
+    if not is_url(path):
+        return list_folder(path) if os.path.isdir(path) else None
+    if is_glob(path) or "{" in path or path.startswith("http"):
+        return None
+    try:
+        return list_folder(path)
+    except NotFoundError:  # a single object, or nothing: whoever reads it says so
+        return None
+
+
+def _in_folder(listing: LocalListing | ObjectListing) -> Iterator[tuple[str, str]]:
+    root, listed = listing.root, listing.entries()
     folders = {entry.name for entry in listed if entry.is_dir()}
     files = [entry.name for entry in listed if not entry.is_dir()]
     if IMAGES in folders and folders & {ANNOTATIONS, MASKS}:
