@@ -15,6 +15,7 @@ import pytest
 from services import S3
 from tests.built import contents
 from tests.cluster import Cluster
+from tests.test_sources_urls import write_raw
 
 import penstock as ps
 from penstock.manifest import WORK
@@ -381,3 +382,39 @@ def test_a_lost_node(
         time.sleep(3)
         assert contents(build.path) == expected(tmp_path / "again", 15)
         three.kill(1)
+
+
+REMOTE = """
+import sys
+import penstock as ps
+raw, out, engine = sys.argv[1:]
+
+def refuse(paths):
+    raise AssertionError("the driver reads images")
+
+if engine == "ray":  # nodes import the modules as they are
+    sys.modules["penstock.sources.image_folder"].read_files = refuse
+    sys.modules["penstock.sources.listed"].read_files = refuse
+made = {
+    "photos": ps.image_folder(f"{raw}/photos"),
+    "rows": ps.csv(f"{raw}/rows.csv", image="picture"),
+    "lines": ps.jsonl(f"{raw}/rows.jsonl"),
+    "records": ps.tfrecords(f"{raw}/part-*.tfrecord"),
+}
+for name, source in made.items():
+    workers = ps.Ray(shared="://" not in out) if engine == "ray" else ps.Local(workers=2)
+    ps.build(source, f"{out}/{name}", shards=3, engine=workers)
+"""
+
+
+def test_nodes_fetch_sources_from_a_store(three: Cluster, store: S3, tmp_path: Path) -> None:
+    url, there = new_place(store, "raw")
+    write_raw(there)  # the store's files are those of a folder
+    script = three.script("remote.py", REMOTE)
+    environment = store.environment | {"XDG_CACHE_HOME": str(tmp_path / "home")}
+    out, sent = new_place(store, "out")
+    for place, engine in ((out, "ray"), (str(tmp_path / "ray"), "ray"), (str(tmp_path / "local"), "local")):
+        ended(three.drive(script, url, place, engine, environment=environment))
+    for name in ("photos", "rows", "lines", "records"):
+        assert contents(sent / name) == contents(tmp_path / "local" / name), name
+        assert contents(tmp_path / "ray" / name) == contents(tmp_path / "local" / name), name

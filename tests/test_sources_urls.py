@@ -171,6 +171,13 @@ def test_a_source_in_aistore_builds_the_bytes_of_local_files(name: str, ais: str
     same_build((LISTED | NAMED)[name], upload(raw, f"{ais}/raw"), raw, tmp_path)
 
 
+@pytest.mark.parametrize("bucket", ["gs", "az"], indirect=True)
+def test_sources_in_other_stores(bucket: str, raw: Path, tmp_path: Path) -> None:
+    url = upload(raw, f"{bucket}/raw")
+    for name in ("image_folder", "csv_images", "tfrecords_numbers"):
+        same_build((LISTED | NAMED)[name], url, raw, tmp_path / name)
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_a_source_on_a_web_server_builds_the_bytes_of_local_files(
     name: str, http_server: Nginx, raw: Path, tmp_path: Path
@@ -329,6 +336,12 @@ def test_errors_name_the_url(s3: str, raw: Path, tmp_path: Path) -> None:
         assert "home" not in str(caught.value), "no path of the cache"
 
 
+def test_a_dataset_does_not_go_into_its_images(s3: str, raw: Path) -> None:
+    url = upload(raw, f"{s3}/raw")
+    with pytest.raises(ps.SchemaError, match="expected a path outside of the images"):
+        ps.build(ps.image_folder(f"{url}/photos"), f"{url}/photos/out")
+
+
 def test_a_web_server_cannot_list(http_server: Nginx) -> None:
     with pytest.raises(ps.StorageError, match="expected a store that lists its objects, got a web server"):
         ps.image_folder(f"{http_server.endpoint}/raw/photos")
@@ -385,3 +398,36 @@ def test_a_build_from_a_store_into_a_store(s3: str, raw: Path, tmp_path: Path) -
     store, _ = open_store(s3)
     for path in (tmp_path / "photos").glob("*.tfrecord-*"):
         assert store.read(f"photos/{path.name}") == path.read_bytes()
+
+
+def test_downloads_stay_within_the_memory_budget(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        path = tmp_path / "large" / "a" / f"{number}.bmp"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (512, 512), (number, 0, 0)).save(path)  # 768 KiB
+    url = upload(tmp_path / "large", f"{s3}/large")
+    module = sys.modules["penstock.sources.image_folder"]
+    real, sizes = module.read_files, []
+
+    def noted(paths: list[str]) -> list[bytes]:
+        found = real(paths)
+        sizes.append(sum(map(len, found)))
+        return found
+
+    monkeypatch.setattr(module, "read_files", noted)
+    engine = ps.Local(workers=1, max_memory=16 << 20)
+    ps.build(ps.image_folder(url), tmp_path / "out", engine=engine, shards=2)
+    assert sum(sizes) >= 20 * 512 * 512 * 3
+    assert max(sizes) <= engine.chunk_bytes, "what is downloaded at a time fits into a worker's chunk"
+
+
+@pytest.mark.parametrize("path", ["out", "part-{0..}.tfrecord"])
+def test_invalid_examples_are_kept_in_the_store(
+    path: str, s3: str, raw: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = upload(raw, f"{s3}/raw")
+    open_store(s3)[0].publish("raw/photos/cat/bad.png", b"no image")
+    assert main(["build", f"{url}/photos", f"{s3}/{path}", "--on-error", "quarantine"]) == 0
+    kept = "out/quarantine.jsonl" if path == "out" else "part-0...tfrecord.quarantine.jsonl"
+    assert f"{s3}/{kept}" in capsys.readouterr().out.replace("\n", "")
+    assert b"raw/photos/cat/bad.png" in open_store(s3)[0].read(kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -131,7 +131,8 @@ class Encoder:
         Many at once where the source has columns, records or plain dicts; one by one elsewhere, and to find a bad one.
         """
         at_once = self._at_once(inputs.source, rows)
-        step = min(FIRST_EXAMPLES, self._most) if at_once else len(rows)
+        step = min(FIRST_EXAMPLES, self._most, _downloads(inputs.source, self.job.chunk_bytes) or FIRST_EXAMPLES)
+        step = step if at_once else len(rows)
 
         def cut() -> Iterator[Array]:
             first = 0
@@ -150,7 +151,8 @@ class Encoder:
                 step = self.next_step(step, [records])
             else:
                 named = zip(their_keys, some.tolist(), strict=True)
-                with closing(_loads(inputs.source, some.tolist())) as loads:
+                threads = _downloads(inputs.source, self.job.chunk_bytes) or 1
+                with closing(ahead(inputs.source.__getitem__, some.tolist(), threads)) as loads:
                     yield from self.loaded(named, partial(_next_load, loads), inputs.place)
 
     def _at_once(self, source: Any, rows: Array) -> Callable[[Array], Records] | None:
@@ -279,20 +281,17 @@ class Encoder:
         self.outcome.bad.append({**entry, "traceback": redact("".join(traceback.format_exception(error)))})
 
 
-def _loads(source: Any, numbers: list[int]) -> Generator[Callable[[], Any], None, None]:
-    """What loads each example, in order. Those of a store are downloaded ahead, some at a time."""
-    inner = source
-    while isinstance(inner, Subset):
-        inner = inner.source
-    threads = FETCHES if getattr(inner, "fetches", False) else 1
-    with closing(ahead(source.__getitem__, numbers, threads)) as coming:
-        for _, load in coming:
-            yield load
+def _downloads(source: Any, room: int) -> int:
+    """How many examples of a store are downloaded at a time, within so many bytes; 0 for local files."""
+    while isinstance(source, Subset):
+        source = source.source
+    largest = getattr(source, "largest_download", 0)
+    return max(1, min(FETCHES, room // largest)) if largest else 0
 
 
-def _next_load(loads: Iterator[Callable[[], Any]], number: int) -> Any:
+def _next_load(loads: Iterator[tuple[int, Callable[[], Any]]], number: int) -> Any:
     """The next example, which is that of the number."""
-    return next(loads)()
+    return next(loads)[1]()
 
 
 def _nothing(rows: Array) -> None:

@@ -182,9 +182,9 @@ def origins(source: Any) -> Iterator[Any]:
 def check_outside(source: Any, path: str | os.PathLike[str]) -> None:
     """Refuse to build inside of a folder of images: its folders are classes, and so would be the dataset's."""
     for origin in origins(source):
-        if isinstance(origin, ImageFolder) and not is_url(path):
-            root = os.path.join(os.path.realpath(origin.root), "")
-            if os.path.join(os.path.realpath(path), "").startswith(root):
+        if isinstance(origin, ImageFolder) and is_url(path) == is_url(origin.root):
+            real = str if is_url(path) else os.path.realpath
+            if os.path.join(real(path), "").startswith(os.path.join(real(origin.root), "")):
                 hint = "Build beside it"
                 raise SchemaError("expected a path outside of the images, whose folders are classes", str(path), hint)
 

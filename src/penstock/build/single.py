@@ -21,7 +21,7 @@ from ..records.shard import open_shard
 from ..records.tfrecord import TFRecord
 from ..sources.record_files import RecordFiles
 from ..splitting import Splits
-from ..storage import SPLIT, is_numbered, is_url
+from ..storage import SPLIT, is_file, is_numbered, is_url, join_path
 from .file_commit import FileCommit, check_beside, finish_interrupted
 from .inputs import origins
 from .journal import check_work_folder, hold, mark_work_folder
@@ -29,7 +29,7 @@ from .local import Local
 from .numbered import NumberedFiles, check_apart, check_pattern, open_written, schema_texts, write_files
 from .ownership import QUARANTINE
 from .report import Built, Meter
-from .staging import source_urls, staged_files
+from .staging import quarantine_url, source_urls, staged_files
 
 SUFFIXES = dict.fromkeys((".record", ".tfr", ".tfrec", ".tfrecord", ".tfrecords"), "tfrecord")
 SUFFIXES[".array_record"] = "array_record"
@@ -55,8 +55,17 @@ def names_file(path: str | Path) -> bool:
     return not folder
 
 
+def kept_quarantine(path: str | Path) -> str:
+    """Where the bad examples of a build are kept; empty where there are none. The path may be a URL."""
+    if is_url(path):
+        kept = quarantine_url(str(path)) if names_file(path) else join_path(str(path), QUARANTINE)
+    else:
+        kept = str(quarantine_of(path))
+    return kept if is_file(kept) else ""
+
+
 def quarantine_of(path: str | Path) -> Path:
-    """Where the bad examples of a build are kept: in its directory, or beside its files."""
+    """Where the bad examples of a local build are kept: in its directory, or beside its files."""
     if not names_file(path):
         return Path(path) / QUARANTINE
     folder = _hidden(str(path))

@@ -40,7 +40,7 @@ def staged_files(pattern: str, *, overwrite: bool, made_from: Iterable[str] = ()
     overwrite  whether files of that name may exist
     made_from  files that are read: none of them may be replaced
     """
-    above = parent_path(pattern.partition("{")[0] + "x") if "{" in pattern else parent_path(pattern)
+    above = _fixed_folder(pattern)
     local = local_folder(pattern)
     names = re.compile("[^/]+".join(named_by(part).pattern for part in pattern.split(SPLIT)))
     for url in made_from:
@@ -62,7 +62,9 @@ def staged_files(pattern: str, *, overwrite: bool, made_from: Iterable[str] = ()
             store, name = open_store(url)
             for each in (name + SCHEMA, name + INDEX, name):
                 store.delete(each)
-    _delete_old_quarantine(pattern, above, sent)
+    if (old := quarantine_url(pattern)) not in sent:
+        store, name = open_store(old)
+        store.delete(name)
     shutil.rmtree(local)
 
 
@@ -104,13 +106,16 @@ def send_folder(local: Path, url: str) -> set[str]:
     return set(urls)
 
 
-def _delete_old_quarantine(pattern: str, above: str, sent: set[str]) -> None:
-    """Delete the invalid examples of an earlier build."""
+def quarantine_url(pattern: str) -> str:
+    """Return where the invalid examples of plain files in a store are kept."""
+    above = _fixed_folder(pattern)
     rest = pattern[len(above) + 1 :].translate({ord("{"): "", ord("}"): "", ord("/"): "-"})
-    url = join_path(above, f"{rest}.{QUARANTINE}")
-    if url not in sent:
-        store, name = open_store(url)
-        store.delete(name)
+    return join_path(above, f"{rest}.{QUARANTINE}")
+
+
+def _fixed_folder(pattern: str) -> str:
+    """Return the folder before the first name that has a number or a split in it."""
+    return parent_path(pattern.partition("{")[0] + "x") if "{" in pattern else parent_path(pattern)
 
 
 @contextmanager

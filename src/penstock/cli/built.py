@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -17,7 +16,7 @@ from ..build.local import Local
 from ..build.ray import Ray
 from ..build.report import Built
 from ..build.report import Progress as State
-from ..build.single import quarantine_of
+from ..build.single import kept_quarantine
 from ..load.dataset import Dataset
 from ..records.wording import counted
 from .dataset import dataset_json, print_dataset, print_opened
@@ -63,8 +62,8 @@ def show_built(path: str, built: Built) -> None:
     speed = f", {size_text(size / built.seconds)}/s" if built.written else ""
     screen.print(f"\n{counted(built.written, 'shard')} written, {built.kept} kept, in {built.seconds:.1f} s{speed}")
     if built.bad:
-        kept = str(quarantine_of(path))
-        told = f": {escape(kept)} says which, and why" if os.path.exists(kept) else ""
+        kept = kept_quarantine(path)
+        told = f": {escape(kept)} says which, and why" if kept else ""
         were = "was" if built.bad == 1 else "were"
         left_out = f"[bold red]{counted(built.bad, 'bad example')}[/bold red] {were} left out{told}"
         screen.print(left_out, soft_wrap=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import click
@@ -21,6 +19,7 @@ from ..records.schema_file import read_schema
 from ..records.tar import checked_schema, is_tar, read_sample, sampled_schema
 from ..records.wording import shortened
 from ..schema import Schema
+from ..storage import is_file, read_file
 from .dataset import is_dataset
 from .formats import Number
 from .outcome import PATH, WELL, Command, check_there, expand_all
@@ -30,9 +29,9 @@ from .show import console, print_example, size_text
 def parse_schema(text: str) -> Schema:
     """A schema from JSON, from a file with JSON, or from "name: type, name: type"."""
     if text.endswith(".json"):
-        if not os.path.exists(text):
+        if not is_file(text):
             raise NotFoundError(f"expected a file with a schema, got nothing at {text} - at --schema")
-        text = Path(text).read_text(encoding="utf-8")
+        text = read_file(text).decode("utf-8")
     if text.lstrip().startswith("{"):
         try:
             data = json.loads(text)

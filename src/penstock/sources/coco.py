@@ -16,7 +16,17 @@ from ..schema import Schema
 from ..storage import PathLike, checked_path, is_file, is_folder, is_url, join_path, list_folder, read_file
 from .boxes import relative_box
 from .catalog import parse_json
-from .files import entries, files_named, has_suffix, head_of, is_directory, read_text, stamps_of_files, within
+from .files import (
+    entries,
+    files_named,
+    has_suffix,
+    head_of,
+    is_directory,
+    largest_of,
+    read_text,
+    stamps_of_files,
+    within,
+)
 from .images import check_image
 from .listed import position, split_order
 
@@ -28,6 +38,7 @@ class Coco:
         self.root = root
         self.annotations = annotations
         self._known = known
+        self.largest_download = largest_of(known)
         images = _entries(data, "images", annotations)
         categories = _categories(_entries(data, "categories", annotations), annotations)
         self.names: list[str] = [
@@ -110,11 +121,6 @@ class Coco:
     def stamp(self, index: int) -> str:
         """Size and time of change of the image, and of the file of annotations."""
         return " ".join(stamps_of_files([self.place(index), self.annotations], self._known))
-
-    @property
-    def fetches(self) -> bool:
-        """True if examples wait for a store, so that threads can load many at once."""
-        return is_url(self.root)
 
 
 _HEAD = 1 << 20  # bytes of a file of annotations that are looked at

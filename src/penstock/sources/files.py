@@ -159,6 +159,11 @@ def stamps_of_files(paths: Sequence[str], known: Mapping[str, str] = NO_STAMPS) 
     return [known.get(path) or (asked.get(path, "") if is_url(path) else file_stamps([path])[0]) for path in paths]
 
 
+def largest_of(stamps: Mapping[str, str]) -> int:
+    """The bytes of the largest object that a listing knows; 0 where it knows none."""
+    return max((int(stamp.partition(" ")[0]) for stamp in stamps.values() if stamp), default=0)
+
+
 def within(root: str, name: str, place: str) -> str:
     """The path that a catalog names, which has to be below the root. Links are followed: they are the owner's."""
     if is_url(root) or is_url(name):

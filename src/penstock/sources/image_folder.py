@@ -29,7 +29,7 @@ from ..storage import (
     read_files,
     split_url,
 )
-from .files import IMAGE_SUFFIXES, NO_STAMPS, has_suffix, is_directory, stamps_of_files
+from .files import IMAGE_SUFFIXES, NO_STAMPS, has_suffix, is_directory, largest_of, stamps_of_files
 from .images import check_image
 from .listed import position, split_order
 
@@ -47,7 +47,8 @@ class ImageFolder:
     """Images with the label that their folder names, or, without labels, with their file names.
 
     Only names are read until an example is loaded.
-    known  stamps of images in a store, by URL
+    known             stamps of images in a store, by URL
+    largest_download  bytes of the largest of them; 0 on a local disk
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class ImageFolder:
         self.schema = schema
         self.resize = resize
         self._known = known
+        self.largest_download = largest_of(known)
 
     def __len__(self) -> int:
         return len(self.names)

@@ -21,7 +21,7 @@ from ..identity import described
 from ..schema import Schema
 from ..storage import is_url, list_folder, parent_path, read_file, read_files
 from ..subset import key_of, options_of, place_of, stamps_of, takes_many
-from .files import IMAGE_SUFFIXES, NO_STAMPS, entries, has_suffix, stamp_of, stamps_of_files, within
+from .files import IMAGE_SUFFIXES, NO_STAMPS, entries, has_suffix, largest_of, stamp_of, stamps_of_files, within
 from .images import check_image
 
 MOST_FOLDERS = 64  # of images that are listed one by one; where there are more, all that lies below the root is
@@ -186,6 +186,7 @@ class Loading:
         self._stems: dict[str, dict[str, str]] = {}  # folder -> name without suffix -> name
         self.schema = None if load is not None else self._fields()
         self._known = self._listed_stamps()
+        self.largest_download = 0 if load is not None else largest_of(self._known)  # user code runs on one thread
 
     def _fields(self) -> Schema:
         fields: dict[str, Any] = {field: Field(dtype="bytes", kind="image") for field in self.images}
@@ -219,11 +220,6 @@ class Loading:
                 with suppress(SchemaError):  # the build deals with a row without a path
                     if is_url(path := self._path(index, row, column)):
                         yield path
-
-    @property
-    def fetches(self) -> bool:
-        """True if examples wait for a store and no user code loads them, so that threads can load many at once."""
-        return bool(self._known) and self.load is None
 
     def __len__(self) -> int:
         return len(self.rows)

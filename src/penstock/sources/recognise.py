@@ -17,7 +17,6 @@ from ..storage import (
     PathLike,
     checked_path,
     expand,
-    is_folder,
     is_glob,
     is_url,
     join_path,
@@ -99,27 +98,27 @@ def detect(path: PathLike, *, kind: str | None = None, image: str | None = None,
     image, label  columns of a catalog that names images
     """
     text = checked_path(path)
-    named = is_url(text) and (is_glob(text) or "{" in text or text.startswith("http"))
-    folder = not named and is_folder(text)
-    if folder and (inner := voc_folder(text)):
-        text = inner
-    if folder and kind in (None, "coco") and (parts := coco_parts(text)):
+    listing = _listing(text)
+    folder = listing is not None
+    if listing is not None and not is_url(text) and (inner := voc_folder(text)):
+        text, listing = inner, list_folder(inner)
+    if listing is not None and kind in (None, "coco") and _may_be_coco(listing) and (parts := coco_parts(text)):
         first = next(iter(parts.values()))
         why = f"it has annotations of COCO: {first[1].removeprefix(text).lstrip('/')}"
         return Detected("coco", why, {split: (part, {}) for split, part in parts.items()})
     if kind == "coco":
         expected = "expected a folder such as train2017/ with annotations/instances_train2017.json"
         raise SchemaError(f"{expected}, got no annotations of images", text)
-    catalog = _catalog_of(text, folder, kind, image, label) if kind is None or kind in CATALOGS else None
+    catalog = _catalog_of(text, listing, kind, image, label) if kind is None or kind in CATALOGS else None
     if catalog is not None:
         return Detected(catalog.kind, catalog.why, {"": ((catalog.path,), catalog.options)}, catalog)
     if kind is not None:
         return Detected(kind, "", {"": ((text,), {})})
-    found = dict(_in_folder(text)) if folder else dict(_in_files(text))
-    if list(found) == ["image_folder"] and (splits := _flat_splits(text)):
+    found = dict(_in_files(text)) if listing is None else dict(_in_folder(listing))
+    if listing is not None and list(found) == ["image_folder"] and (splits := _flat_splits(listing)):
         why = f"it has images in {', '.join(splits)} without folders for classes: the fields are image and file_name"
-        return Detected("image_folder", why, {name: ((f"{text}/{name}",), {"label": None}) for name in splits})
-    if not found and folder and (flat := _flat_image(text)):
+        return Detected("image_folder", why, {name: ((join_path(text, name),), {"label": None}) for name in splits})
+    if listing is not None and not found and (flat := _flat_image(listing)):
         why = f"it has images without folders for classes ({flat}): the fields are image and file_name"
         return Detected("image_folder", why, {"": ((text,), {"label": None})})
     if len(found) == 1:
@@ -156,14 +155,24 @@ def _unknown(text: str, folder: bool) -> SchemaError:
     return SchemaError(f"expected images, tables or record files, got {kind[0]}", text, kind[1])
 
 
-def _catalog_of(text: str, folder: bool, kind: str | None, image: str | None, label: str | None) -> Catalog | None:
+def _may_be_coco(listing: LocalListing | ObjectListing) -> bool:
+    """True unless a listing of a store shows that it has no annotations; a local folder is looked at."""
+    if isinstance(listing, LocalListing):
+        return True
+    return any("annotations" in entry.name.lower() for entry in listing.entries())
+
+
+def _catalog_of(
+    text: str, listing: LocalListing | ObjectListing | None, kind: str | None, image: str | None, label: str | None
+) -> Catalog | None:
     """The catalog of a folder of images, or the file itself if it names images in a column.
 
     `kind` makes a plain table of a file that is not told which of its columns are images.
     """
     chosen = image is not None or label is not None
+    folder = listing is not None
     if is_url(text):
-        return _remote_catalog(text, folder, image, label)
+        return _remote_catalog(text, listing, image, label)
     if not folder and not os.path.isfile(text):
         return None
     if kind is not None and not chosen:
@@ -184,10 +193,12 @@ def _catalog_of(text: str, folder: bool, kind: str | None, image: str | None, la
     return found[0] if found else None
 
 
-def _remote_catalog(url: str, folder: bool, image: str | None, label: str | None) -> Catalog | None:
+def _remote_catalog(
+    url: str, listing: LocalListing | ObjectListing | None, image: str | None, label: str | None
+) -> Catalog | None:
     """The catalog of a store whose column of images is given; columns are not looked for in a store."""
-    if folder:
-        names = [entry.name for entry in entries(url) if not entry.is_dir()]
+    if listing is not None:
+        names = [entry.name for entry in listing.entries() if not entry.is_dir()]
         kinds = [name for name in names for suffixes in CATALOGS.values() if has_suffix(name, suffixes)]
         flat = next((name for name in names if has_suffix(name, IMAGE_SUFFIXES)), None)
         if flat is not None and kinds:
@@ -210,24 +221,35 @@ def _for_datum(root: str, paths: list[str]) -> bool:
     return False
 
 
-def _flat_image(root: str) -> str:
+def _flat_image(listing: LocalListing | ObjectListing, below: str = "") -> str:
     """An image that lies in a folder itself, or nothing."""
-    files = (entry.name for entry in entries(root) if not is_directory(entry))
+    files = (entry.name for entry in listing.entries(below) if not is_directory(entry))
     return next((name for name in files if has_suffix(name, IMAGE_SUFFIXES)), "")
 
 
-def _flat_splits(root: str) -> list[str]:
+def _flat_splits(listing: LocalListing | ObjectListing) -> list[str]:
     """The folders of a root that has nothing but splits, each with images and without classes."""
-    folders = [entry.name for entry in entries(root) if is_directory(entry)] if os.path.isdir(root) else []
-    flat = all(_flat_image(f"{root}/{name}") for name in folders)
-    inner = any(is_directory(entry) for name in folders for entry in entries(f"{root}/{name}"))
+    folders = [entry.name for entry in listing.entries() if is_directory(entry)]
+    flat = all(_flat_image(listing, name) for name in folders)
+    inner = any(is_directory(entry) for name in folders for entry in listing.entries(name))
     named = folders and all(name.lower() in SPLIT_NAMES for name in folders)
     return sorted(folders, key=split_order) if named and flat and not inner else []
 
 
-def _in_folder(root: str) -> Iterator[tuple[str, str]]:
-    listing = list_folder(root)
-    listed = listing.entries()
+def _listing(path: str) -> LocalListing | ObjectListing | None:
+    """What lies below a path, if it is a folder, local or in a store."""
+    if not is_url(path):
+        return list_folder(path) if os.path.isdir(path) else None
+    if is_glob(path) or "{" in path or path.startswith("http"):
+        return None
+    try:
+        return list_folder(path)
+    except NotFoundError:  # a single object, or nothing: whoever reads it says so
+        return None
+
+
+def _in_folder(listing: LocalListing | ObjectListing) -> Iterator[tuple[str, str]]:
+    root, listed = listing.root, listing.entries()
     folders = {entry.name for entry in listed if is_directory(entry)}
     files = [entry.name for entry in listed if not is_directory(entry)]
     if IMAGES in folders and folders & {ANNOTATIONS, MASKS}:

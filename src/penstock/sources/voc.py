@@ -28,7 +28,7 @@ from ..storage import (
     read_files,
 )
 from .boxes import relative_box
-from .files import entries, has_suffix, is_directory, read_lines, stamps_of_files, suffixes, within
+from .files import entries, has_suffix, is_directory, largest_of, read_lines, stamps_of_files, suffixes, within
 from .images import check_image
 from .listed import position, split_order
 from .masks import class_numbers
@@ -59,11 +59,7 @@ class VocImages:
         self.images = [images.paths[name] for name in ids]
         self.others = [others.paths[name] for name in ids]
         self._known = {**images.stamps, **others.stamps}
-
-    @property
-    def fetches(self) -> bool:
-        """True if examples wait for a store, so that threads can load many at once."""
-        return is_url(self.root)
+        self.largest_download = largest_of(self._known)
 
     def __len__(self) -> int:
         return len(self.ids)

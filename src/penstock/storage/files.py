@@ -9,11 +9,12 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from ..errors import CorruptionError, NotFoundError, PenstockError, SchemaError, StorageError
 from ..thread_pool import thread_pool
-from .cache import Cache, RemoteFile
+from .cache import Cache, RemoteFile, default_folder
 from .store import SCHEMES, Entry, is_url, open_store, split_url
 
 FETCHES = 16  # objects that one call downloads at a time
@@ -251,25 +252,37 @@ def _object_stamp(url: str) -> str:
 
 @dataclass(frozen=True)
 class LocalCopy:
-    """A file that is read from a local disk: a local file itself, or an object's copy in the cache."""
+    """A file that is read from a local disk: a local file itself, or an object's copy in the cache of this machine.
 
-    path: str
+    file  Path of the local file, or URL of the object.
+    """
+
+    file: str
     remote: RemoteFile | None = None
-    cache: Cache | None = None
 
     def __str__(self) -> str:
-        return self.path if self.remote is None else self.remote.url
+        return self.file
+
+    @property
+    def path(self) -> str:
+        """Local path of the file, or where its copy is once `bring` was called; another machine has its own cache."""
+        return self.file if self.remote is None else str(_cache(default_folder()).path(self.remote))
 
     def bring(self) -> str:
         """Download the object if the cache does not have it, and return the local path."""
-        if self.remote is not None and self.cache is not None:
-            self.cache.get(self.remote, _no_checksum)
-        return self.path
+        if self.remote is None:
+            return self.file
+        return str(_cache(default_folder()).get(self.remote, _no_checksum))
 
     @property
     def bytes(self) -> int:
         """Size of an object; 0 for a local file, which takes no room in the cache."""
         return 0 if self.remote is None else self.remote.size
+
+
+@lru_cache
+def _cache(folder: Path) -> Cache:
+    return Cache(folder)
 
 
 def _no_checksum(block: object, value: int) -> int:
@@ -279,15 +292,13 @@ def _no_checksum(block: object, value: int) -> int:
 
 def local_copies(paths: Sequence[str]) -> list[LocalCopy]:
     """Return where files are read. Objects are looked up in their store, and downloaded by `bring`."""
-    cache = Cache()
 
     def copy(path: str) -> LocalCopy:
         if not is_url(path):
             return LocalCopy(path)
         store, name = open_store(path)
         entry = store.entry(name)
-        remote = RemoteFile(path, entry.size, version=entry.version)
-        return LocalCopy(str(cache.path(remote)), remote, cache)
+        return LocalCopy(path, RemoteFile(path, entry.size, version=entry.version))
 
     if not any(map(is_url, paths)):
         return list(map(LocalCopy, paths))
@@ -306,8 +317,8 @@ def bring_all(copies: Sequence[LocalCopy]) -> list[str]:
 
 def fit_cache(copies: Sequence[LocalCopy]) -> bool:
     """Return True if the cache holds all copies at once."""
-    caches = {copy.cache for copy in copies if copy.cache is not None}
-    return all(sum(copy.bytes for copy in copies) <= cache.most for cache in caches)
+    room = sum(copy.bytes for copy in copies)
+    return not room or room <= _cache(default_folder()).most
 
 
 @contextmanager
