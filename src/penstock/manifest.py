@@ -249,8 +249,8 @@ def _checked_manifest(data: Any) -> Manifest:
     schema, info = Schema.from_json(data["schema"]), Info.from_json(name, data["info"])
     told = (options, dict(data["source"]), found, dict(data["made"]), info)
     manifest = Manifest(name, schema, splits, *told, format, formats, files)
-    for each, shards in manifest.formats.items():
-        _check_sizes(shards, each, compressed=bool(manifest.format_options(each).get("compression")))
+    for each, told_splits in manifest.formats.items():
+        _check_sizes(told_splits, each, compressed=bool(manifest.format_options(each).get("compression")))
     return manifest
 
 

@@ -46,7 +46,7 @@ from ..tfds.writing import write_metadata
 from .commit import QUARANTINE, Leak, committed_manifest, find_leaks, write_quarantine
 from .encoder import Outcome, Target
 from .engine import Workers
-from .journal import Journal
+from .journal import Journal, is_line
 from .place import Folder, Results
 from .sending import send_shard, sent_files
 from .task import Task
@@ -283,7 +283,7 @@ class StoreJournal(Journal):
         with ThreadPoolExecutor(READERS) as pool:
             store, _ = open_store(self._url)
             for name, data in zip(names, pool.map(store.read, names), strict=True):
-                ((kind, content),) = json.loads(data).items()
+                kind, content = _line(data, name)
                 self._take(kind, content)
                 self._number = int(url_name(name)[:8])
                 self.first = self.first or f"{WORK}/{url_name(name)}"
@@ -304,6 +304,18 @@ class StoreJournal(Journal):
             raise BuildError(f"expected to be the only process that builds here, got {got} - at {self._url}")
         self.first = self.first or line
         self._take(kind, content)
+
+
+def _line(data: bytes, name: str) -> tuple[str, dict[str, Any]]:
+    """A line of the journal. An object is whole or does not exist, so anything else is damage."""
+    try:
+        ((kind, content),) = json.loads(data).items()
+    except (ValueError, AttributeError, RecursionError):
+        kind = content = None
+    if not is_line(kind, content):
+        hint = "Pass overwrite=True (--overwrite) to build the dataset again"
+        raise CorruptionError(f"expected a line of a build's journal, got something else - at {name}. {hint}")
+    return str(kind), content
 
 
 def _lines(url: str) -> list[str]:
