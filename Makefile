@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 FUZZ_SECONDS ?= 600
+CHAOS_SECONDS ?= 540
 PYTEST_ARGS ?=
 LOCKED := $(if $(CI),--locked)
 # With TURBO=1, JPEG is decoded by libjpeg-turbo, whose assembler takes cmake and nasm to compile: in wheels, wherever they are.
@@ -13,7 +14,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-cluster test-all services lint format bench fuzz docs wheel lock clean
+.PHONY: help demo dev test test-cluster test-all services lint format bench fuzz chaos docs wheel lock clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,7 +23,7 @@ demo: ## build penstock and take the tour (light: no TensorFlow, no torch)
 	@scripts/need rust
 	@scripts/venv demo
 	@wheel=$$($(PYTHON) scripts/wheel.py $(LOCKED)) && \
-		scripts/uv pip install --quiet --python .venv-demo/bin/python --no-deps --reinstall-package penstock "$$wheel"
+		scripts/uv pip install --quiet --python .venv-demo/bin/python --no-deps --reinstall-package penstock-data "$$wheel"
 	@.venv-demo/bin/python examples/demo.py
 
 test: ## run the quick tests, Rust and Python, against the real peers
@@ -83,6 +84,13 @@ bench: ## measure against the peers; fails when a promised ratio is missed
 fuzz: ## fuzz every target for FUZZ_SECONDS (600) each, or for FUZZ_TOTAL seconds in all
 	@scripts/need rust fuzz
 	@$(PYTHON) scripts/fuzz.py $(if $(FUZZ_TOTAL),--total $(FUZZ_TOTAL),--each $(FUZZ_SECONDS))
+
+chaos: ## kill builds, damage files, fill disks, rebuild under readers, for CHAOS_SECONDS (540) in all
+	@scripts/need rust test
+	@scripts/venv test
+	@scripts/install test --release $(LOCKED)
+	@$(PYTHON) -m services build
+	.venv-test/bin/python -m chaos --seconds $(CHAOS_SECONDS) $(CHAOS_ARGS)
 
 docs: ## build the documentation into site/
 	@scripts/need

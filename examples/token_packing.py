@@ -3,7 +3,7 @@
     python examples/token_packing.py              # on the texts that come with Python
     python examples/token_packing.py text.jsonl   # on yours: {"text": "..."} on each line
 
-It needs torch: pip install penstock[torch].
+It needs torch: pip install penstock-data[torch].
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python examples/tornet_cnn.py                  # on files like those of TorNet, made from a seed
     python examples/tornet_cnn.py $TORNET_ROOT     # on the real ones
 
-It needs torch or Keras, and h5py: pip install penstock[netcdf,torch].
+It needs torch or Keras, and h5py: pip install penstock-data[netcdf,torch].
 """
 
 from __future__ import annotations

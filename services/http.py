@@ -26,13 +26,17 @@ http {{
     server {{
         listen {host}:{port};
         root {root};
+        location /private/ {{
+            auth_basic private;
+            auth_basic_user_file {folder}/users;
+        }}
     }}
 }}
 """
 
 
 class Nginx(Server):
-    """A real nginx. What is put into `root` is served."""
+    """A real nginx. It serves what is put into `root`; `users` names who may read the folder private/."""
 
     def __init__(self) -> None:
         self._program = nginx()
@@ -43,9 +47,15 @@ class Nginx(Server):
         """The folder whose files it serves."""
         return self.folder / "root"
 
+    @property
+    def users(self) -> Path:
+        """The file of users and passwords: a line `name:{PLAIN}password` for each."""
+        return self.folder / "users"
+
     def launch(self) -> None:
         """Start nginx."""
         self.root.mkdir()
+        self.users.touch()
         (self.port,) = free_ports(1)
         user = "user root;" if os.geteuid() == 0 else ""  # its workers read folders that are ours alone
         config = self.folder / "nginx.conf"

@@ -437,7 +437,9 @@ def test_bfloat16_without_ml_dtypes_is_one_sentence_with_the_pip_line() -> None:
             print(error)
     """)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout == "bfloat16 fields need the package ml_dtypes: pip install penstock[bfloat16]\n", done.stderr
+    assert done.stdout == "bfloat16 fields need the package ml_dtypes: pip install penstock-data[bfloat16]\n", (
+        done.stderr
+    )
 
 
 # zlib

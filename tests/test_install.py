@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import requires
@@ -74,14 +75,27 @@ def test_the_base_install_works_by_itself(clean_python: Path, tmp_path: Path) ->
 
 
 def test_the_wheel_carries_the_notices_of_what_is_in_it(clean_python: Path) -> None:
-    (said,) = clean_python.parent.parent.rglob("penstock-*.dist-info/licenses/THIRD-PARTY-LICENSES")
+    (said,) = clean_python.parent.parent.rglob("penstock_data-*.dist-info/licenses/THIRD-PARTY-LICENSES")
     assert "based in part on the work of the Independent JPEG Group" in said.read_text()
     assert "Redistributions in binary form must reproduce" in said.read_text()
 
 
 def test_the_base_install_needs_numpy_and_the_command_line_only() -> None:
-    base = [line for line in requires("penstock") or [] if "extra ==" not in line]
+    base = [line for line in requires("penstock-data") or [] if "extra ==" not in line]
     assert sorted(line.split(">=")[0] for line in base) == ["click", "numpy", "rich"]
+
+
+def test_no_text_advises_installing_the_unrelated_package_named_penstock(root: Path) -> None:
+    """`penstock` on PyPI is another project: hints, docs and scripts install `penstock-data`."""
+    wrong = re.compile(r"pip install [^\n`]*?[\"' ]penstock(?![-_\w/])|\bpenstock\[[a-z]")
+    texts = [path for part in ("src", "docs", "examples", "scripts", "rust") for path in (root / part).rglob("*")]
+    found = [
+        f"{path.relative_to(root)}: {match.group()}"
+        for path in [*texts, *root.glob("*.md"), root / "Makefile", root / "pyproject.toml"]
+        if path.suffix in {".md", ".py", ".rs", ".toml", ".yml", ""} and path.is_file()
+        for match in wrong.finditer(path.read_text(encoding="utf-8", errors="ignore"))
+    ]
+    assert not found, found
 
 
 def test_import_is_quick() -> None:

@@ -99,5 +99,5 @@ def test_a_chunk_cannot_ask_for_more_memory_than_it_warrants() -> None:
 
 def test_without_h5py_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
-    with pytest.raises(ps.MissingDependencyError, match=r"pip install penstock\[netcdf\]"), open_netcdf("x.nc"):
+    with pytest.raises(ps.MissingDependencyError, match=r"pip install penstock-data\[netcdf\]"), open_netcdf("x.nc"):
         pass

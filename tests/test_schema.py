@@ -149,7 +149,7 @@ def test_errors_say_where() -> None:
     assert str(SchemaError("no", "here", "Do this")) == "no - at here. Do this"
     assert str(SchemaError("no", hint="Do this")) == "no. Do this"
     missing = MissingDependencyError.needed("ml_dtypes", "bfloat16 fields", "bfloat16")
-    assert str(missing) == "bfloat16 fields need the package ml_dtypes: pip install penstock[bfloat16]"
+    assert str(missing) == "bfloat16 fields need the package ml_dtypes: pip install penstock-data[bfloat16]"
     assert missing.name == "ml_dtypes"
 
 
@@ -286,7 +286,7 @@ def test_numpy_dtypes() -> None:
 
 def test_bfloat16_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install penstock\[bfloat16\]"):
+    with pytest.raises(MissingDependencyError, match=r"pip install penstock-data\[bfloat16\]"):
         _ = Field(dtype="bfloat16").numpy_dtype
 
 

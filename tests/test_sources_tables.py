@@ -263,7 +263,7 @@ def test_parquet_files_that_are_none(tmp_path: Path) -> None:
 def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install penstock\[parquet\]"):
+    with pytest.raises(MissingDependencyError, match=r"pip install penstock-data\[parquet\]"):
         parquet(tmp_path / "x.parquet")
 
 

@@ -159,6 +159,7 @@ class Shards:
         cls,
         shards: Sequence[tuple[_Path, int, _Path | None, _Rules | None]],
         bring: Callable[[str], bool] | None = None,
+        stamps: Sequence[tuple[_Path, int, int, int] | None] | None = None,
     ) -> Shards: ...
     @staticmethod
     def in_pieces(shards: Sequence[tuple[_Path, int, _Path | None, _Rules | None]], sizes: Sequence[int]) -> Shards: ...

@@ -7,24 +7,49 @@ PenstockError
 ├── RecordIndexError        (IndexError)   a position outside of a shard or a batch
 ├── StorageError            (OSError)      a file or an object that cannot be read or written
 │   ├── NotFoundError       (FileNotFoundError)
+│   │   └── NoBucketError                  a bucket that does not exist
 │   └── ElsewhereError                     bytes that are not here yet: nobody but the loader sees it
 ├── BuildError                             a build that cannot go on as asked
 │   ├── ExampleError                       an example that could not be stored: split, key, place
 │   └── NoExamplesError     (SchemaError)  nothing to store: where
-├── LoadError                              a function of a loader that failed on an example: key, path
+├── LoadError                              a function of a loader that failed on an example: key, path;
+│   │                                      or a dataset that was rebuilt after it was loaded
+│   └── StateError          (SchemaError)  a state that a loader cannot resume from
 └── MissingDependencyError  (ImportError)  an optional package that is not installed
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+from typing import Any
 
 MOST_NAMES = 20  # that a hint lists
 
+_SECRET_PARAMETERS = (
+    "X-Amz-Signature|X-Amz-Credential|X-Amz-Security-Token|X-Goog-Signature|X-Goog-Credential|AWSAccessKeyId"
+    "|GoogleAccessId|Signature|sig|token|access_token|refresh_token|id_token|auth|authorization|api_?key|key"
+    "|password|passwd|pwd|secret|client_secret"
+)
+_SECRETS = re.compile(
+    r"(?P<user>(?<=://)[^/?#\s]*(?=@))"
+    r"|(?P<coded>(?<=%3A%2F%2F)[^&/\s]*?(?=%40))"  # a URL inside of another
+    rf"|(?<=[?&;])(?P<name>(?:{_SECRET_PARAMETERS})=)[^&;#\s'\"<>)]*",
+    re.IGNORECASE,
+)
+
+
+def redact(text: str) -> str:
+    """Return the text with `***` for users, passwords, tokens and signatures of the URLs in it."""
+    return _SECRETS.sub(lambda found: f"{found['name'] or ''}***", text)
+
 
 class PenstockError(Exception):
-    """Every error of this package is one."""
+    """Base class of all errors of this package. Messages never hold the secrets of a URL: see `redact`."""
+
+    def __init__(self, *values: Any, **more: Any) -> None:
+        super().__init__(*(redact(value) if isinstance(value, str) else value for value in values), **more)
 
 
 class SchemaError(PenstockError, ValueError):
@@ -70,6 +95,10 @@ class NotFoundError(StorageError, FileNotFoundError):
     """A file or an object that is not there."""
 
 
+class NoBucketError(NotFoundError):
+    """A bucket that does not exist."""
+
+
 class ElsewhereError(StorageError):
     """Bytes of a remote file that were not asked for yet. Whoever reads remote files brings them, and goes on."""
 
@@ -105,13 +134,21 @@ class LoadError(PenstockError):
         self.path = path
 
 
+class StateError(LoadError, SchemaError):
+    """A state that `resume` cannot go on from: damaged, of other data or of another pipeline."""
+
+    def __init__(self, message: str, where: str = "", hint: str = "") -> None:
+        SchemaError.__init__(self, message, where, hint)
+        self.key = self.path = None
+
+
 class MissingDependencyError(PenstockError, ImportError):
     """An optional package that is not installed."""
 
     @classmethod
     def needed(cls, package: str, purpose: str, extra: str) -> MissingDependencyError:
         """The one sentence for it, with the pip line: `purpose` in the plural, as in "bfloat16 fields"."""
-        return cls(f"{purpose} need the package {package}: pip install penstock[{extra}]", name=package)
+        return cls(f"{purpose} need the package {package}: pip install penstock-data[{extra}]", name=package)
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ data/photos/
 from __future__ import annotations
 
 import json
+import os
 import re
 import reprlib
 import zlib
@@ -27,7 +28,7 @@ from .records.formats import FORMATS
 from .records.index import SUFFIX as INDEX
 from .records.sealed import parse_sealed, seal_json
 from .schema import Schema
-from .storage import beside, publish, read_bytes, read_json
+from .storage import beside, is_url, publish, read_bytes, read_json
 from .values import is_utf8
 
 MANIFEST = "penstock.json"
@@ -249,8 +250,8 @@ def _checked_manifest(data: Any) -> Manifest:
     schema, info = Schema.from_json(data["schema"]), Info.from_json(name, data["info"])
     told = (options, dict(data["source"]), found, dict(data["made"]), info)
     manifest = Manifest(name, schema, splits, *told, format, formats, files)
-    for each, told_splits in manifest.formats.items():
-        _check_sizes(told_splits, each, compressed=bool(manifest.format_options(each).get("compression")))
+    for each, entries in manifest.formats.items():
+        _check_sizes(entries, each, compressed=bool(manifest.format_options(each).get("compression")))
     return manifest
 
 
@@ -410,11 +411,11 @@ def _checked(pattern: re.Pattern[str], text: Any, what: str, most: int = _MOST_N
 # Files
 
 
-def read_manifest(directory: Path) -> Manifest:
-    """The manifest of a dataset."""
-    if directory.is_file():
+def read_manifest(directory: Path | str) -> Manifest:
+    """The manifest of a dataset, whose directory may be a URL."""
+    if not is_url(directory) and os.path.isfile(directory):
         raise StorageError(f"expected the directory of a dataset, got a file - at {directory}")
-    path = directory / MANIFEST
+    path = beside(directory, MANIFEST)
     return Manifest.from_json(read_json(path, "a manifest", MOST_MANIFEST_BYTES, parse_manifest), str(path))
 
 
@@ -509,19 +510,19 @@ def write_keys(path: Path, keys: Iterable[str]) -> int:
     return crc32c(data)
 
 
-def read_keys(path: Path) -> list[str]:
-    """The keys of a shard's records."""
-    file = path.with_name(path.name + KEYS_SUFFIX)
+def read_keys(path: Path | str) -> list[str]:
+    """The keys of a shard's records; the shard may be an object of a store."""
+    file = str(path) + KEYS_SUFFIX
     try:
         packed = zlib.decompressobj()
-        data = packed.decompress(file.read_bytes(), _MOST_KEYS_BYTES)
+        data = packed.decompress(read_bytes(file), _MOST_KEYS_BYTES)
         if not packed.eof:
             raise ValueError("cut off, or too many")
         keys = json.loads(data)
     except FileNotFoundError:
         raise NotFoundError(f"expected the keys of a shard, got nothing at {file}") from None
     except (zlib.error, ValueError, RecursionError) as error:
-        raise CorruptionError(f"expected the keys of a shard, got broken bytes ({error})", str(file)) from None
+        raise CorruptionError(f"expected the keys of a shard, got broken bytes ({error})", file) from None
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise CorruptionError("expected a list of keys, got something else", str(file))
+        raise CorruptionError("expected a list of keys, got something else", file)
     return keys

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from .errors import RecordIndexError, SchemaError, did_you_mean, name_known
 from .manifest import Manifest, ShardEntry, read_keys, read_manifest
+from .storage import beside, checked_path
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,13 @@ def places_of(path: str | Path, key: str) -> list[Place]:
 
     An example may stand in several splits. A key that no record has is an error.
     """
-    directory = Path(path)
+    directory = checked_path(path)
     pieces = re.compile(re.escape(key) + r"/\d+")
     exact: list[Place] = []
     parts: list[Place] = []
     seen = ""
     for split, start, shard in _shards(read_manifest(directory)):
-        for record, found in enumerate(read_keys(directory / shard.file)):
+        for record, found in enumerate(read_keys(beside(directory, shard.file))):
             if found == key or pieces.fullmatch(found):
                 place = Place(split, start + record, shard.file, record, found)
                 (exact if found == key else parts).append(place)
@@ -53,7 +54,7 @@ def places_of(path: str | Path, key: str) -> list[Place]:
 
 def place_of_record(path: str | Path, split: str, number: int) -> Place:
     """Where a record of a split stands, and the key of the example that it was made from."""
-    directory = Path(path)
+    directory = checked_path(path)
     manifest = read_manifest(directory)
     if split not in manifest.splits:
         raise SchemaError(f"no split {split!r}", str(directory), name_known(split, manifest.splits, "splits"))
@@ -64,7 +65,7 @@ def place_of_record(path: str | Path, split: str, number: int) -> Place:
     for name, start, shard in _shards(manifest):
         if name == split and start <= number < start + shard.records:
             record = number - start
-            return Place(split, number, shard.file, record, read_keys(directory / shard.file)[record])
+            return Place(split, number, shard.file, record, read_keys(beside(directory, shard.file))[record])
     raise AssertionError("a record below the count is in one of the shards")
 
 

@@ -19,6 +19,9 @@ use crate::shards::Shards;
 /// cache.
 const PIECE_BYTES: u64 = 1 << 18;
 
+/// At most this many values are decoded at a time, however small their records are.
+const PIECE_CELLS: usize = 1 << 20;
+
 /// About this many bytes of small records are read at a time where they are no neighbours: some of them may be.
 const GATHER_BYTES: u64 = 1 << 20;
 
@@ -216,6 +219,7 @@ impl Decoder {
         let mut lap = Lap(Instant::now());
         let neighbours = numbers.is_sorted_by(|one, next| one.checked_add(1) == Some(*next));
         let step = if neighbours { LOCATED } else { GATHERED };
+        let widest = (PIECE_CELLS / self.plan.specs().len().max(1)).max(1);
         let (mut located, mut first, mut limit) = (Vec::new(), 0, PIECE_BYTES);
         let mut batches = Vec::with_capacity(numbers.len().div_ceil(batch));
         let mut current = Batch { columns: self.columns(), ..Batch::default() };
@@ -238,7 +242,7 @@ impl Decoder {
                 let whole = batch.min(numbers.len() - (row - current.rows));
                 let most = (end - row).min(whole - current.rows);
                 let located = &located[row - read..];
-                let count = fitting(&located[..most], PIECE_BYTES);
+                let count = fitting(&located[..most], PIECE_BYTES).min(widest);
                 let frames = &frames[row - read..row - read + count];
                 if !neighbours {
                     touch(frames);
@@ -250,7 +254,7 @@ impl Decoder {
                 let walked = walk(&self.plan, data.iter().copied()).map_err(place)?;
                 for (number, column) in current.columns.iter_mut().enumerate() {
                     walked.append(number, column).map_err(place)?;
-                    column.expect(current.rows + count, whole);
+                    column.expect(current.rows + count, whole)?;
                 }
                 lap.end(&mut tools.spent.decode);
                 current.frame_bytes += located[..count].iter().map(gather::Row::bytes).sum::<u64>();
@@ -286,7 +290,7 @@ impl Decoder {
         in_order(parts, parts, work, |part| {
             match (&mut whole, part) {
                 (Some(whole), Some(part)) => {
-                    whole.columns.iter_mut().zip(&part.columns).for_each(|(column, more)| column.join(more));
+                    whole.columns.iter_mut().zip(&part.columns).try_for_each(|(column, more)| column.join(more))?;
                     whole.rows += part.rows;
                     whole.frame_bytes += part.frame_bytes;
                 }

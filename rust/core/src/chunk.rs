@@ -3,6 +3,7 @@
 use libdeflater::Decompressor;
 
 use crate::error::{Error, Result};
+use crate::limits;
 use crate::zlib::{inflate_exactly, MAX_INFLATION};
 
 /// The bytes of a chunk of so many; where they are shuffled, `item` is the size of an element, otherwise 1.
@@ -14,27 +15,35 @@ pub fn unpack(packed: &[u8], length: usize, item: usize) -> Result<Vec<u8>> {
     if item == 0 || length % item != 0 {
         return Err(Error::usage(format!("expected elements that fill {length} bytes, got elements of {item}")));
     }
-    let mut bytes = vec![0; length];
+    if length as u64 > limits::max_row_bytes() {
+        return Err(limits::too_large("a chunk", length));
+    }
+    let mut bytes = Vec::new();
+    limits::grow_to(&mut bytes, length, 0)?;
     inflate_exactly(&mut Decompressor::new(), packed, &mut bytes)?;
-    Ok(if item == 1 || length == 0 { bytes } else { unshuffle(&bytes, item) })
+    if item == 1 || length == 0 {
+        return Ok(bytes);
+    }
+    unshuffle(&bytes, item)
 }
 
 /// Puts elements together again, of which all first bytes stand in front, then all second ones, and so on.
-fn unshuffle(bytes: &[u8], item: usize) -> Vec<u8> {
+fn unshuffle(bytes: &[u8], item: usize) -> Result<Vec<u8>> {
     let planes: Vec<&[u8]> = bytes.chunks_exact(bytes.len() / item).collect();
-    let mut out = vec![0; bytes.len()];
+    let mut out = Vec::new();
+    limits::grow_to(&mut out, bytes.len(), 0)?;
     if let [a, b, c, d] = planes[..] {
         for ((((slot, a), b), c), d) in out.chunks_exact_mut(4).zip(a).zip(b).zip(c).zip(d) {
             slot.copy_from_slice(&[*a, *b, *c, *d]);
         }
-        return out;
+        return Ok(out);
     }
     for (place, plane) in planes.iter().enumerate() {
         for (slot, byte) in out.iter_mut().skip(place).step_by(item).zip(*plane) {
             *slot = *byte;
         }
     }
-    out
+    Ok(out)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Decoded columns: plain buffers that a caller can take over without a copy.
 
+use crate::error::Result;
+use crate::limits;
 use crate::plan::{Dtype, Missing, Spec};
 use crate::spare::Spare;
 
@@ -17,32 +19,32 @@ pub enum Buffer {
 
 impl Buffer {
     /// Zeros for numbers that take `length` bytes in all.
-    pub fn numbers(length: usize) -> Buffer {
-        let (mut words, first) = Buffer::room(length.div_ceil(8));
+    pub fn numbers(length: usize) -> Result<Buffer> {
+        let (mut words, first) = Buffer::room(length.div_ceil(8))?;
         words.resize(first + length.div_ceil(8), 0);
-        Buffer::Numbers(words, first, length)
+        Ok(Buffer::Numbers(words, first, length))
     }
 
     /// Memory for so many words, and the first of them that is aligned to a line; there are zeros before it.
-    fn room(length: usize) -> (Vec<u64>, usize) {
-        let mut words = SPARE_NUMBERS.take(length + LINE / 8);
+    fn room(length: usize) -> Result<(Vec<u64>, usize)> {
+        let mut words = SPARE_NUMBERS.try_take(length + LINE / 8)?;
         let first = words.as_ptr().align_offset(LINE).min(LINE / 8);
         words.resize(first, 0);
-        (words, first)
+        Ok((words, first))
     }
 
     /// Adds `length` zero bytes, and returns them to be written.
-    pub fn grow(&mut self, length: usize) -> &mut [u8] {
+    pub fn grow(&mut self, length: usize) -> Result<&mut [u8]> {
         let start = self.bytes().len();
         match self {
-            Buffer::Numbers(words, ..) if words.is_empty() => *self = Buffer::numbers(length),
+            Buffer::Numbers(words, ..) if words.is_empty() => *self = Buffer::numbers(length)?,
             Buffer::Numbers(words, first, whole) => {
+                limits::grow_to(words, *first + (*whole + length).div_ceil(8), 0)?;
                 *whole += length;
-                words.resize(*first + whole.div_ceil(8), 0);
             }
-            Buffer::Strings(bytes) => bytes.resize(start + length, 0),
+            Buffer::Strings(bytes) => limits::grow_to(bytes, start + length, 0)?,
         }
-        &mut self.bytes_mut()[start..]
+        Ok(&mut self.bytes_mut()[start..])
     }
 
     /// The bytes.
@@ -145,7 +147,7 @@ impl Column {
     }
 
     /// Puts the rows of another column of the same kind behind its own.
-    pub fn join(&mut self, other: &Column) {
+    pub fn join(&mut self, other: &Column) -> Result<()> {
         fn join_splits(splits: &mut Option<Vec<i64>>, other: &Option<Vec<i64>>) {
             if let (Some(splits), Some(other)) = (splits, other) {
                 let end = splits.last().copied().unwrap_or(0);
@@ -153,7 +155,7 @@ impl Column {
             }
         }
         let Column { values, value_splits, row_splits, present, shapes } = other;
-        self.values.grow(values.bytes().len()).copy_from_slice(values.bytes());
+        self.values.grow(values.bytes().len())?.copy_from_slice(values.bytes());
         join_splits(&mut self.value_splits, value_splits);
         join_splits(&mut self.row_splits, row_splits);
         if let (Some(mine), Some(present)) = (&mut self.present, present) {
@@ -162,16 +164,17 @@ impl Column {
         if let (Some(Shapes::Each(mine)), Some(Shapes::Each(shapes))) = (&mut self.shapes, shapes) {
             mine.extend_from_slice(shapes);
         }
+        Ok(())
     }
 
     /// Makes room for `rows` rows in all, judging by the `done` that are there, so that it need not grow again and again.
-    pub fn expect(&mut self, done: usize, rows: usize) {
+    pub fn expect(&mut self, done: usize, rows: usize) -> Result<()> {
         let expected = |used: usize| (used / done.max(1) + 1).saturating_mul(rows + rows / 16);
         match &mut self.values {
             Buffer::Numbers(words, first, length) => {
                 let (used, expected) = (*first..words.len(), expected(words.len() - *first));
                 if expected > words.capacity() && expected * 8 < TOO_LARGE {
-                    let (mut larger, start) = Buffer::room(expected);
+                    let (mut larger, start) = Buffer::room(expected)?;
                     larger.extend_from_slice(&words[used]);
                     let length = *length;
                     self.values = Buffer::Numbers(larger, start, length);
@@ -180,12 +183,13 @@ impl Column {
             Buffer::Strings(bytes) => {
                 let expected = expected(bytes.len());
                 if expected > bytes.capacity() && expected < TOO_LARGE {
-                    let mut larger = SPARE_STRINGS.take(expected);
+                    let mut larger = SPARE_STRINGS.try_take(expected)?;
                     larger.extend_from_slice(bytes);
                     self.values = Buffer::Strings(larger);
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -196,7 +200,7 @@ mod tests {
     #[test]
     fn used_memory_comes_back_zeroed() {
         for _ in 0..3 {
-            let mut buffer = Buffer::numbers(1 << 20);
+            let mut buffer = Buffer::numbers(1 << 20).unwrap();
             assert!(buffer.bytes().iter().all(|&byte| byte == 0));
             buffer.bytes_mut().fill(7);
         }
@@ -205,10 +209,10 @@ mod tests {
     #[test]
     fn numbers_begin_with_a_line() {
         for length in [1, 8, 1000, 1 << 17, 1 << 20, (1 << 25) + 3] {
-            let mut buffer = Buffer::numbers(length);
+            let mut buffer = Buffer::numbers(length).unwrap();
             assert_eq!(buffer.bytes().as_ptr() as usize % LINE, 0, "{length}");
             buffer.bytes_mut().fill(7);
-            buffer.grow(100).fill(8);
+            buffer.grow(100).unwrap().fill(8);
             assert!(buffer.bytes().len() == length + 100 && buffer.bytes()[..length].iter().all(|&byte| byte == 7));
         }
     }
@@ -217,8 +221,8 @@ mod tests {
     fn room_is_made_once() {
         let spec = crate::plan::spec("s", Dtype::Bytes, Some(1));
         let mut column = Column::empty(&spec);
-        column.values.grow(1000);
-        column.expect(1, 100);
+        column.values.grow(1000).unwrap();
+        column.expect(1, 100).unwrap();
         let Buffer::Strings(bytes) = &column.values else { unreachable!("byte strings") };
         assert!(bytes.capacity() >= 100_000 && bytes.len() == 1000);
     }

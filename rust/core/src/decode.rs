@@ -7,6 +7,7 @@ use crate::columns::{Buffer, Column};
 use crate::convert::{dispatch, typed, Convert, ForDtype};
 use crate::error::{Error, Result};
 use crate::example::{byte_strings, malformed, Cell, Feature, Walked};
+use crate::limits;
 use crate::plan::{Encoding, List, Missing, Spec};
 use crate::wire::{count_varints, each_varint, read_varints};
 use crate::zlib::{inflate_all, inflate_exactly, MAX_INFLATION};
@@ -37,7 +38,7 @@ impl Walked<'_, '_> {
             return None;
         }
         let bytes = spec.row_bytes()?.checked_mul(self.rows)?;
-        self.lane(column).check_sizes().ok()?;
+        self.lane(column).check_sizes(0).ok()?;
         Some(bytes)
     }
 
@@ -76,6 +77,7 @@ impl<'a, 'r> Lane<'a, 'r> {
     /// Decodes all rows behind those that `column` has already.
     pub(crate) fn append(&self, column: &mut Column) -> Result<()> {
         let Column { values, value_splits, row_splits, present, .. } = column;
+        let lacking = present.as_ref().map_or(0, |present| present.iter().filter(|&&there| there == 0).count());
         // All count as present until a row turns out to be missing.
         let mut present = present.as_mut().map(|present| {
             let start = present.len();
@@ -87,20 +89,45 @@ impl<'a, 'r> Lane<'a, 'r> {
                 let Buffer::Strings(values) = values else {
                     return Err(Error::usage("expected a column of byte strings"));
                 };
+                self.check_missing(lacking)?;
                 self.append_strings(values, value_splits, row_splits.as_mut(), &mut present)
             }
             (None, None, _) => {
-                self.check_sizes()?;
-                let out = values.grow(self.spec.row_bytes().unwrap_or(0) * self.rows().len());
-                self.fill_rows(out, present)
+                self.check_sizes(lacking)?;
+                let bytes = self.spec.row_bytes().unwrap_or(0).saturating_mul(self.rows().len());
+                self.fill_rows(values.grow(bytes)?, present)
             }
             (None, Some(splits), Encoding::None) => self.append_ragged(values, splits, present),
             (None, Some(splits), _) => self.append_ragged_bytes(values, splits, &mut present),
         }
     }
 
+    /// Refuses more missing rows than may be filled in: no bytes of a record stand behind them. The column has `lacking` of
+    /// them already.
+    fn check_missing(&self, lacking: usize) -> Result<()> {
+        let bytes = match &self.spec.missing {
+            Missing::Refuse => return Ok(()),
+            Missing::Mask => self.spec.most_bytes().unwrap_or(usize::MAX),
+            Missing::Default(row) => row.len(),
+        };
+        let limit = limits::max_row_bytes();
+        let most = usize::try_from(limit / (bytes as u64).max(1)).unwrap_or(usize::MAX).saturating_sub(lacking);
+        if bytes == 0 || self.rows().len() <= most {
+            return Ok(());
+        }
+        match self.rows().filter(|(_, cell)| *cell == Cell::Missing).nth(most) {
+            None => Ok(()),
+            Some((row, _)) => {
+                let got = format!("more: {} rows of {}", lacking + most + 1, self.spec.describe());
+                let error = limits::too_wide("missing rows of a batch", got);
+                Err(self.place(row, error))
+            }
+        }
+    }
+
     /// Refuses rows that can't have the declared size, before anything is allocated by it.
-    fn check_sizes(&self) -> Result<()> {
+    fn check_sizes(&self, lacking: usize) -> Result<()> {
+        self.check_missing(lacking)?;
         let (Some(count), Some(row_bytes)) = (self.spec.count, self.spec.row_bytes()) else { return Ok(()) };
         for (row, cell) in self.rows() {
             let possible = match (cell, self.spec.encoding) {
@@ -171,7 +198,8 @@ impl<'a, 'r> Lane<'a, 'r> {
         let first = splits.len() - 1;
         let start = splits[first];
         let mut total = start;
-        splits.reserve(self.rows().len());
+        self.check_missing(0)?;
+        limits::reserve(splits, self.rows().len())?;
         for (row, cell) in self.rows() {
             let count = match cell {
                 Cell::Packed(list, _) if list != self.spec.list() => Err(self.wrong_list(list)),
@@ -192,7 +220,7 @@ impl<'a, 'r> Lane<'a, 'r> {
             total += count.map_err(|error| self.place(row, error))? as i64;
             splits.push(total);
         }
-        let out = values.grow((total - start) as usize * self.spec.dtype.width());
+        let out = values.grow(((total - start) as usize).saturating_mul(self.spec.dtype.width()))?;
         dispatch(self.spec.dtype, Fill { lane: self, out, splits: Some(&splits[first..]), present })
     }
 
@@ -211,10 +239,7 @@ impl<'a, 'r> Lane<'a, 'r> {
             let added = match self.single(cell) {
                 Err(error) => Err(error),
                 Ok(Some(value)) if self.spec.encoding == Encoding::Zlib => inflate_all(&mut inflater, value, &mut all),
-                Ok(Some(value)) => {
-                    all.extend_from_slice(value);
-                    Ok(())
-                }
+                Ok(Some(value)) => limits::reserve(&mut all, value.len()).map(|()| all.extend_from_slice(value)),
                 Ok(None) => match &self.spec.missing {
                     Missing::Refuse => Err(self.absent()),
                     Missing::Mask => {
@@ -222,8 +247,7 @@ impl<'a, 'r> Lane<'a, 'r> {
                         Ok(())
                     }
                     Missing::Default(default) => {
-                        all.extend_from_slice(default);
-                        Ok(())
+                        limits::reserve(&mut all, default.len()).map(|()| all.extend_from_slice(default))
                     }
                 },
             };
@@ -233,7 +257,7 @@ impl<'a, 'r> Lane<'a, 'r> {
             }
             splits.push(before + (all.len() / width) as i64);
         }
-        values.grow(all.len()).copy_from_slice(&all);
+        values.grow(all.len())?.copy_from_slice(&all);
         Ok(())
     }
 
@@ -248,8 +272,8 @@ impl<'a, 'r> Lane<'a, 'r> {
             Cell::Packed(List::Bytes, message) => message.len(),
             _ => 0,
         });
-        values.reserve(sizes.sum());
-        value_splits.reserve(self.rows().len());
+        limits::reserve(values, sizes.sum())?;
+        limits::reserve(value_splits, self.rows().len())?;
         for (row, cell) in self.rows() {
             let before = value_splits.len();
             let mut push = |value: &[u8]| {
@@ -459,7 +483,8 @@ impl ForDtype for Fill<'_, '_, '_> {
 mod tests {
     use super::*;
     use crate::example::walk;
-    use crate::plan::{spec, Dtype, Plan, MAX_ROW_BYTES};
+    use crate::limits::DEFAULT_ROW_BYTES;
+    use crate::plan::{spec, Dtype, Plan};
 
     #[test]
     fn rows_that_are_not_there_are_refused_before_memory_is_taken_for_them() {
@@ -475,7 +500,8 @@ mod tests {
             &[0x0a, 13, 0x0a, 11, 0x0a, 1, b'a', 0x12, 6, 0x20, 1, 0x1a, 2, 0x08, 1],
         ];
         for encoding in [Encoding::None, Encoding::Bytes, Encoding::Zlib] {
-            let plan = Plan::new(vec![Spec { encoding, ..spec("a", Dtype::Int64, Some(MAX_ROW_BYTES / 8)) }]).unwrap();
+            let count = DEFAULT_ROW_BYTES as usize / 8;
+            let plan = Plan::new(vec![Spec { encoding, ..spec("a", Dtype::Int64, Some(count)) }]).unwrap();
             for record in records {
                 let rows = vec![record; 1 << 16];
                 let walked = walk(&plan, rows.into_iter()).unwrap();

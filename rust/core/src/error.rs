@@ -19,6 +19,8 @@ pub enum Kind {
     Sidecar,
     /// The operating system refused; the code is its `errno`, when there is one.
     Io(Option<i32>),
+    /// A file that was replaced or rewritten after its dataset was opened.
+    Replaced,
     /// So many bytes of a file that is elsewhere were not brought yet.
     Elsewhere(u64),
     /// The caller asked for something that makes no sense.

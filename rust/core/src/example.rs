@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
+use crate::limits;
 use crate::plan::{List, Plan};
 use crate::wire::{each_varint, varint, Fields, Malformed, Value};
 
@@ -173,6 +174,13 @@ pub struct Walked<'p, 'r> {
     pub(crate) parsed: Vec<Feature<'r>>,
 }
 
+/// A cell for each column of each row.
+pub(crate) fn missing_cells<'r>(rows: usize, width: usize) -> Result<Vec<Cell<'r>>> {
+    let mut cells = Vec::new();
+    limits::grow_to(&mut cells, rows.saturating_mul(width), Cell::Missing)?;
+    Ok(cells)
+}
+
 /// What stood at a position of the record before: the first thing to compare a key with.
 #[derive(Clone, Copy)]
 struct Seen<'r> {
@@ -184,7 +192,7 @@ struct Seen<'r> {
 pub fn walk<'p, 'r>(plan: &'p Plan, records: impl ExactSizeIterator<Item = &'r [u8]>) -> Result<Walked<'p, 'r>> {
     let width = plan.specs().len();
     let rows = records.len();
-    let mut walked = Walked { plan, rows, cells: vec![Cell::Missing; rows.saturating_mul(width)], parsed: Vec::new() };
+    let mut walked = Walked { plan, rows, cells: missing_cells(rows, width)?, parsed: Vec::new() };
     let mut seen = Vec::with_capacity(width);
     for (row, record) in records.enumerate() {
         let cells = &mut walked.cells[row * width..(row + 1) * width];

@@ -3,16 +3,18 @@
 //! Never through a memory map: a mapped file that another process truncates ends this one with SIGBUS, and no portable way
 //! prevents that. A positioned read gives an error instead.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::{File, Metadata};
+use std::io::{ErrorKind, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use crate::crc;
 use crate::error::{Error, Kind, Result};
 use crate::frames::HEADER;
 use crate::inflate::{Compression, Stream};
+use crate::limits;
 use crate::pieces::Pieces;
 use crate::recent::{Recent, Slot};
 
@@ -34,7 +36,7 @@ fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> std::io::R
     use std::os::windows::fs::FileExt;
     while !out.is_empty() {
         match file.seek_read(out, offset)? {
-            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
             count => {
                 out = &mut out[count..];
                 offset += count as u64;
@@ -55,12 +57,91 @@ pub trait Bring: std::fmt::Debug + Send + Sync {
     fn bring(&self, path: &Path, pulse: Pulse<'_>) -> Result<()>;
 }
 
+/// Distinguishes a file from another one under the same path: inode, size and modification time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    inode: u64,
+    size: u64,
+    modified: i128,
+}
+
+impl Identity {
+    /// The identity with these values, as `stat` reports them; `modified` in nanoseconds since 1970.
+    pub fn new(inode: u64, size: u64, modified: i128) -> Identity {
+        Identity { inode: if cfg!(unix) { inode } else { 0 }, size, modified }
+    }
+
+    /// The identity of the file at `path`, following symbolic links.
+    pub fn read(path: &Path) -> std::io::Result<Identity> {
+        std::fs::metadata(path).map(|metadata| Identity::of(&metadata))
+    }
+
+    fn of(metadata: &Metadata) -> Identity {
+        let nanoseconds = |duration: std::time::Duration| duration.as_nanos() as i128;
+        let modified = metadata.modified().map_or(0, |time| {
+            time.duration_since(UNIX_EPOCH).map_or_else(|before| -nanoseconds(before.duration()), nanoseconds)
+        });
+        #[cfg(unix)]
+        let inode = std::os::unix::fs::MetadataExt::ino(metadata);
+        #[cfg(not(unix))]
+        let inode = 0;
+        Identity { inode, size: metadata.len(), modified }
+    }
+}
+
+/// A file that must stay as it was when its dataset was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The file: a shard, or the manifest of its dataset. `build` removes the manifest before it replaces a shard.
+    pub path: PathBuf,
+    /// Its identity at that time.
+    pub identity: Identity,
+}
+
+impl Stamp {
+    /// Fails if the file was replaced, rewritten or removed.
+    pub fn check(&self) -> Result<()> {
+        match Identity::read(&self.path) {
+            Ok(identity) if identity == self.identity => Ok(()),
+            _ => Err(replaced(&self.path)),
+        }
+    }
+}
+
+/// The error for a file that is not the one that was opened.
+fn replaced(path: &Path) -> Error {
+    replacement().in_file(path)
+}
+
+pub(crate) fn replacement() -> Error {
+    let message = "expected the file of the dataset that was loaded, got another one: the dataset was rebuilt";
+    Error::new(Kind::Replaced, message).advise("Call ps.load again.")
+}
+
+/// The same as an error of the operating system. NFS reports a file that was removed on the server like this by itself.
+fn stale() -> std::io::Error {
+    std::io::Error::new(ErrorKind::StaleNetworkFileHandle, "the file was replaced after it was opened")
+}
+
+/// What is checked so that all reads of a file are of one content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watch {
+    /// The size, when it is opened again: another process may replace the file with the same content.
+    Size,
+    /// The identity, when it is opened again.
+    Opens,
+    /// The identity, also after every read: another process may write to it in place.
+    Reads,
+}
+
 /// A file opened for positioned reads.
 #[derive(Debug)]
 pub struct Plain {
     file: Slot<File>,
     path: PathBuf,
     size: u64,
+    identity: Option<Identity>,
+    watch: Watch,
     /// Who brings it, should it be gone when it is opened again.
     bring: Option<Arc<dyn Bring>>,
     /// What is there of a file that is elsewhere.
@@ -79,12 +160,22 @@ impl Plain {
         }
         let slot = Slot::default();
         OPEN.keep(&slot, file, 1);
-        Ok(Plain { file: slot, path: path.to_path_buf(), size: metadata.len(), bring: None, pieces: None })
+        let identity = Some(Identity::of(&metadata));
+        let (path, size) = (path.to_path_buf(), metadata.len());
+        Ok(Plain { file: slot, path, size, identity, watch: Watch::Size, bring: None, pieces: None })
     }
 
     /// A file that is elsewhere, of which only some pieces are read.
     pub fn in_pieces(path: &Path, size: u64, pieces: Arc<Pieces>) -> Plain {
-        Plain { file: Slot::default(), path: path.to_path_buf(), size, bring: None, pieces: Some(pieces) }
+        let (file, path, pieces) = (Slot::default(), path.to_path_buf(), Some(pieces));
+        Plain { file, path, size, identity: None, watch: Watch::Size, bring: None, pieces }
+    }
+
+    /// The same, where a file that takes its place is an error; with `reads`, also one that is written to in place.
+    #[must_use]
+    pub(crate) fn watched(mut self, reads: bool) -> Plain {
+        self.watch = if reads { Watch::Reads } else { Watch::Opens };
+        self
     }
 
     /// The same, brought again by someone should it be gone.
@@ -101,7 +192,7 @@ impl Plain {
 
     fn open_again(&self) -> std::io::Result<File> {
         match (File::open(&self.path), &self.bring) {
-            (Err(error), Some(bring)) if error.kind() == std::io::ErrorKind::NotFound => {
+            (Err(error), Some(bring)) if error.kind() == ErrorKind::NotFound => {
                 bring.bring(&self.path, &mut |_| Ok(())).map_err(|error| std::io::Error::other(error.to_string()))?;
                 File::open(&self.path)
             }
@@ -122,17 +213,33 @@ impl Plain {
     fn read_exact_at(&self, out: &mut [u8], offset: u64) -> std::io::Result<()> {
         // Whoever can't have the file opens it: one who is filling or emptying the slot may have been left behind by a fork.
         if let Some(file) = self.file.try_read().ok().as_ref().and_then(|file| file.as_ref()) {
-            return read_exact_at(file, out, offset);
+            let read = read_exact_at(file, out, offset);
+            return if self.watch == Watch::Reads { self.check_identity(file).and(read) } else { read };
         }
-        let file = self.open_again()?;
-        let size = file.metadata()?.len();
-        if size != self.size {
-            let message = format!("expected the file of {} bytes that was opened before, got {size} bytes", self.size);
-            return Err(std::io::Error::other(message));
-        }
+        let file = match self.open_again() {
+            Err(error) if self.watch != Watch::Size && error.kind() == ErrorKind::NotFound => {
+                return Err(stale());
+            }
+            opened => opened?,
+        };
         let read = read_exact_at(&file, out, offset);
+        self.check_identity(&file)?;
         OPEN.keep(&self.file, file, 1);
         read
+    }
+
+    /// Checks that an open file is the one that was opened first.
+    fn check_identity(&self, file: &File) -> std::io::Result<()> {
+        let metadata = file.metadata()?;
+        let same = match self.watch {
+            Watch::Size => metadata.len() == self.size,
+            Watch::Opens | Watch::Reads => Some(Identity::of(&metadata)) == self.identity,
+        };
+        if same {
+            Ok(())
+        } else {
+            Err(stale())
+        }
     }
 
     /// Lets go of the file until it is read again.
@@ -149,7 +256,8 @@ impl Plain {
         }
         self.read_exact_at(out, offset).map_err(|error| {
             let error = match error.kind() {
-                std::io::ErrorKind::UnexpectedEof => Error::corrupt(format!(
+                ErrorKind::StaleNetworkFileHandle => return replaced(&self.path),
+                ErrorKind::UnexpectedEof => Error::corrupt(format!(
                     "expected {} bytes here, got the end of the file: it was truncated after it was opened",
                     out.len()
                 )),
@@ -183,9 +291,7 @@ impl Plain {
     /// Reads `length` bytes at `offset` into `buffer`, which only ever grows, and returns them.
     pub fn read_into<'b>(&self, buffer: &'b mut Vec<u8>, offset: u64, length: u64) -> Result<&'b [u8]> {
         let length = self.backed(offset..offset.saturating_add(length))?;
-        if buffer.len() < length {
-            buffer.resize(length, 0);
-        }
+        limits::grow_to(buffer, length, 0).map_err(|error| error.in_file(&self.path))?;
         self.read_at(&mut buffer[..length], offset)?;
         Ok(&buffer[..length])
     }

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::file::Pulse;
 use crate::frames::{self, Frames};
 use crate::held::MAX_HELD;
+use crate::limits;
 use crate::opened::{Extent, Opened};
 use crate::shards::Shards;
 
@@ -107,9 +108,7 @@ pub fn frames<'b, 's: 'b>(rows: &mut [Row<'s>], buffer: &'b mut Vec<u8>, hold: u
             continue;
         }
         let length = shard.backed(start..end)?;
-        if buffer.len() < used + length {
-            buffer.resize(used + length, 0);
-        }
+        limits::grow_to(buffer, used + length, 0).map_err(|error| error.in_file(shard.file().path()))?;
         shard.fill(&mut buffer[used..used + length], start)?;
         for &row in stretch {
             rows[row].at = Some(used + (rows[row].start - start) as usize);

@@ -11,6 +11,7 @@ mod options;
 mod png;
 mod random;
 mod resize;
+mod tiff;
 #[cfg(feature = "turbo")]
 mod turbo;
 mod webp;
@@ -19,6 +20,7 @@ use fast_image_resize::Resizer;
 
 use crate::columns::{Buffer, Column, Shapes};
 use crate::error::{Error, Result};
+use crate::limits;
 use crate::plan::{Dtype, Encoding, Plan};
 
 pub use encode::resize_file;
@@ -55,7 +57,8 @@ fn decode_one(bytes: &[u8], options: &Options, random: u64) -> Result<Pixels> {
     let mut decoder = Decoder::default();
     let (drawn, shape) = decoder.read(bytes, options, random)?;
     let [height, width, channels] = shape;
-    let mut data = vec![0; height * width * channels];
+    let mut data = Vec::new();
+    limits::grow_to(&mut data, height * width * channels, 0)?;
     decoder.write(&drawn, &mut data)?;
     Ok(Pixels { height, width, channels, data })
 }
@@ -76,7 +79,7 @@ impl Decoder {
         let [height, width, stored] = self.shape;
         let channels = options.channels.unwrap_or(stored);
         if channels != stored {
-            channels::convert(&self.pixels, stored, channels, &mut self.converted);
+            channels::convert(&self.pixels, stored, channels, &mut self.converted)?;
             std::mem::swap(&mut self.pixels, &mut self.converted);
             self.shape[2] = channels;
         }
@@ -153,7 +156,7 @@ impl Decoder {
         let present = files.present.clone();
         if let Some(shape) = options.fixed_shape() {
             let length: usize = shape.iter().product();
-            let mut values = Buffer::numbers(length.saturating_mul(rows.len()));
+            let mut values = Buffer::numbers(length.saturating_mul(rows.len()))?;
             for ((row, bytes), out) in
                 rows.zip(values.bytes_mut().chunks_exact_mut(length)).filter(|((row, _), _)| there(*row))
             {
@@ -174,7 +177,8 @@ impl Decoder {
             if there(row) {
                 let (drawn, drawn_shape) = self.read(bytes, options, random(row)).map_err(place(row))?;
                 shape = drawn_shape;
-                self.write(&drawn, values.grow(shape.iter().product())).map_err(place(row))?;
+                let out = values.grow(shape.iter().product()).map_err(place(row))?;
+                self.write(&drawn, out).map_err(place(row))?;
             }
             row_splits.push(values.bytes().len() as i64);
             shapes.extend(shape.map(|size| size as i64));
@@ -213,7 +217,7 @@ mod tests {
         let mut column = Column::empty(&spec);
         for file in files {
             let bytes = file.as_deref().unwrap_or(&[]);
-            column.values.grow(bytes.len()).copy_from_slice(bytes);
+            column.values.grow(bytes.len()).unwrap().copy_from_slice(bytes);
             column.value_splits.as_mut().unwrap().push(column.values.bytes().len() as i64);
             column.present.as_mut().unwrap().push(u8::from(file.is_some()));
         }

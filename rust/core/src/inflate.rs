@@ -10,6 +10,7 @@ use zstd::stream::read::Decoder as ZstdDecoder;
 use crate::crc;
 use crate::error::{Error, Kind, Result};
 use crate::frames::{self, HEADER};
+use crate::limits;
 
 /// How a shard's bytes are wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,6 +180,9 @@ impl<R: Read> FrameStream<R> {
             return Ok(None);
         }
         let length = frames::declared_length(&self.frame).map_err(place)?;
+        if length > limits::max_row_bytes() {
+            return Err(place(limits::too_large("a record", length)));
+        }
         let rest = length.checked_add(frames::FOOTER as u64);
         let rest = rest.ok_or_else(|| place(Error::corrupt(format!("expected a record, got a length of {length}"))))?;
         self.fill(rest).map_err(place)?;
@@ -205,8 +209,9 @@ pub(crate) const TRUNCATED: &str = "expected more compressed data, got the end o
 
 /// A read that failed: broken compression is corruption, anything else is the system's word.
 pub(crate) fn read_error(error: &std::io::Error) -> Error {
-    use std::io::ErrorKind::{InvalidData, InvalidInput, QuotaExceeded, UnexpectedEof};
+    use std::io::ErrorKind::{InvalidData, InvalidInput, QuotaExceeded, StaleNetworkFileHandle, UnexpectedEof};
     match error.kind() {
+        StaleNetworkFileHandle => crate::file::replacement(),
         InvalidData | InvalidInput => {
             Error::corrupt(format!("expected a compressed stream, got broken bytes ({error})"))
         }

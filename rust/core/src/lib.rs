@@ -26,6 +26,7 @@ pub mod image;
 pub mod index;
 pub mod inflate;
 pub mod inflated;
+pub mod limits;
 pub mod mix;
 mod once;
 pub mod opened;

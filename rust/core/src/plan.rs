@@ -1,6 +1,7 @@
 //! A schema compiled once: which columns a record holds on the wire, and how.
 
 use crate::error::{Error, Result};
+use crate::limits;
 
 /// The type of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -142,9 +143,6 @@ pub struct Spec {
     pub missing: Missing,
 }
 
-/// The longest row of fixed size that a schema may ask for: what a batch of one would allocate.
-pub const MAX_ROW_BYTES: usize = 1 << 31;
-
 impl Spec {
     /// The list that holds the column.
     pub fn list(&self) -> List {
@@ -160,6 +158,12 @@ impl Spec {
             Dtype::Bytes => None,
             dtype => Some(self.count? * dtype.width()),
         }
+    }
+
+    /// Bytes that a row of a fixed number of elements takes, its offsets included; `None` if that is more than fits.
+    pub(crate) fn most_bytes(&self) -> Option<usize> {
+        let width = if self.dtype == Dtype::Bytes { size_of::<i64>() } else { self.dtype.width() };
+        self.count.unwrap_or(0).checked_mul(width)
     }
 
     /// "float32 x 13", for messages.
@@ -179,11 +183,8 @@ impl Spec {
         if self.dtype == Dtype::Bfloat16 && self.encoding == Encoding::None {
             return refuse("expected encoding bytes or zlib for bfloat16: a float_list holds float32".into());
         }
-        if self
-            .count
-            .is_some_and(|count| count.checked_mul(self.dtype.width()).is_none_or(|bytes| bytes > MAX_ROW_BYTES))
-        {
-            return refuse(format!("expected a row of at most {MAX_ROW_BYTES} bytes, got {}", self.describe()));
+        if self.count.is_some() && self.most_bytes().is_none_or(|bytes| bytes as u64 > limits::max_row_bytes()) {
+            return Err(limits::too_wide("a row", self.describe()).in_field(&self.key));
         }
         let Missing::Default(row) = &self.missing else { return Ok(()) };
         match (self.dtype, self.row_bytes()) {

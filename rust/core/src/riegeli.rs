@@ -9,6 +9,7 @@ use std::ops::Range;
 use highway::{HighwayHash, HighwayHasher, Key};
 
 use crate::error::{Error, Result};
+use crate::limits;
 
 /// A header of [`BLOCK_HEADER`] bytes stands at every multiple of this.
 pub const BLOCK: u64 = 1 << 16;
@@ -236,7 +237,7 @@ impl<'a> Span<'a> {
             self.get(begin..begin + header.data_size)?
         } else {
             joined.clear();
-            joined.reserve(usize::try_from(header.data_size).unwrap_or(usize::MAX));
+            limits::reserve(joined, usize::try_from(header.data_size).unwrap_or(usize::MAX))?;
             self.pieces(begin, header.data_size, |piece| joined.extend_from_slice(piece))?;
             joined
         };

@@ -1,5 +1,7 @@
 //! Reading on after damage: every whole record is found, everything else is reported.
 
+mod members;
+
 use std::io::Read;
 
 use crate::crc;
@@ -8,6 +10,8 @@ use crate::file::{Plain, Pulse, WINDOW};
 use crate::frames::{self, HEADER, OVERHEAD};
 use crate::inflate::{read_error, Compression, FrameStream};
 use crate::shard::MAX_INFLATED;
+
+use members::{Break, Members};
 
 /// Bytes that hold no whole record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,17 +90,63 @@ pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pul
     if compression == Compression::None {
         let mut bytes = Bytes::of(file);
         look(&mut bytes, 0, &mut report, keep, pulse)?;
+        if report.records == 0 && !report.gaps.is_empty() {
+            if let Some(found) = look_without_magic(file, keep, pulse)? {
+                return Ok(found);
+            }
+        }
         return Ok(report);
     }
     // A whole shard of any size goes by as a stream; only from the first damage on is it looked at in memory.
     let Some(offset) = stream(file, compression, &mut report, keep, pulse)? else { return Ok(report) };
-    let (mut bytes, broken) = inflate_what_is_there(file, compression)?;
-    look(&mut bytes, offset, &mut report, keep, pulse)?;
-    if let Some(reason) = broken {
-        let offset = bytes.size();
-        report.gaps.push(Gap { offset, bytes: 0, record: report.records, reason });
-    }
+    let members = match compression {
+        Compression::Gzip | Compression::Zlib => Members::inflate(&mut Bytes::of(file), compression, pulse)?,
+        _ => inflate_what_is_there(file, compression)?,
+    };
+    look_at_members(members, offset, &mut report, keep, pulse)?;
     Ok(report)
+}
+
+/// Looks at what a damaged compressed file holds, from `offset` on, and reports where its compression is damaged.
+fn look_at_members(
+    Members { bytes, breaks }: Members,
+    offset: u64,
+    report: &mut Report,
+    keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    pulse: Pulse<'_>,
+) -> Result<()> {
+    let (before, mut starts) = (report.records, Vec::new());
+    let mut keep = |offset, frame: &[u8]| {
+        starts.push(offset);
+        keep(offset, frame)
+    };
+    look(&mut Bytes::Memory(bytes), offset, report, &mut keep, pulse)?;
+    report.gaps.extend(breaks.into_iter().map(|Break { offset, reason }| {
+        let record = before + starts.partition_point(|&start| start < offset) as u64;
+        Gap { offset, bytes: 0, record, reason }
+    }));
+    report.gaps.sort_by_key(|gap| gap.offset);
+    Ok(())
+}
+
+/// Looks at a file as a gzip or zlib file whose first bytes are damaged; `None` if it holds no whole record.
+fn look_without_magic(
+    file: &Plain,
+    keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    pulse: Pulse<'_>,
+) -> Result<Option<Report>> {
+    for compression in [Compression::Gzip, Compression::Zlib] {
+        let Members { bytes, breaks } = Members::inflate(&mut Bytes::of(file), compression, pulse)?;
+        let mut bytes = Bytes::Memory(bytes);
+        let mut budget = bytes.size().saturating_mul(SEARCH_BUDGET).saturating_add(WINDOW as u64);
+        if search(&mut bytes, 0, &mut budget, pulse)? < bytes.size() {
+            let Bytes::Memory(bytes) = bytes else { continue };
+            let mut report = Report::default();
+            look_at_members(Members { bytes, breaks }, 0, &mut report, keep, pulse)?;
+            return Ok(Some(report));
+        }
+    }
+    Ok(None)
 }
 
 /// Hands on the frames of a compressed shard up to its end, or to where it is damaged: then it says where that is.
@@ -125,37 +175,52 @@ fn stream(
     }
 }
 
-/// As much of a compressed stream as can be inflated, and why that was not all.
-fn inflate_what_is_there(file: &Plain, compression: Compression) -> Result<(Bytes<'_>, Option<String>)> {
+/// As much of a zstd, bzip2 or xz stream as can be inflated, and why that was not all.
+fn inflate_what_is_there(file: &Plain, compression: Compression) -> Result<Members> {
     let mut out = Vec::new();
     let outcome = file.stream(compression).take(MAX_INFLATED + 1).read_to_end(&mut out);
     let broken = match outcome {
         Ok(_) if out.len() as u64 > MAX_INFLATED => {
             out.truncate(MAX_INFLATED as usize);
-            Some(format!("a compressed shard is looked at up to {MAX_INFLATED} bytes once inflated"))
+            Some(format!("expected at most {MAX_INFLATED} inflated bytes, got more"))
         }
         Ok(_) => None,
         Err(error) => match read_error(&error) {
             error if matches!(error.kind(), Kind::Io(_)) => return Err(error.in_file(file.path())),
             error => {
-                inflate_to_the_last_byte(file, compression, &mut out);
+                // A read that fails loses the byte that it inflated before it failed. A second run with another byte in
+                // that place shows whether there is one.
+                let there = out.len();
+                let last = inflate_to_the_last_byte(file, compression, &mut out, 0);
+                let again = &mut out[..there].to_vec();
+                if inflate_to_the_last_byte(file, compression, again, 1) == last {
+                    out.push(last);
+                }
                 Some(error.message().to_owned())
             }
         },
     };
-    Ok((Bytes::Memory(out), broken))
+    let offset = out.len() as u64;
+    let breaks = broken.into_iter().map(|reason| Break { offset, reason }).collect();
+    Ok(Members { bytes: out, breaks })
 }
 
-/// A read that fails loses what it inflated before: goes there again, and on byte by byte.
-fn inflate_to_the_last_byte(file: &Plain, compression: Compression, out: &mut Vec<u8>) {
+/// A read that fails loses what it inflated before: goes there again, and on byte by byte. Gives what is in the place of the
+/// byte that failed: `byte`, or what was inflated.
+fn inflate_to_the_last_byte(file: &Plain, compression: Compression, out: &mut Vec<u8>, byte: u8) -> u8 {
     let mut stream = file.stream(compression).take(MAX_INFLATED);
     let there = out.len() as u64;
     if std::io::copy(&mut (&mut stream).take(there), &mut std::io::sink()).is_ok_and(|count| count == there) {
-        let mut byte = [0];
-        while let Ok(1) = stream.read(&mut byte) {
-            out.push(byte[0]);
+        loop {
+            let mut next = [byte];
+            match stream.read(&mut next) {
+                Ok(1) => out.push(next[0]),
+                Ok(_) => break,
+                Err(_) => return next[0],
+            }
         }
     }
+    byte
 }
 
 /// Looks at all bytes from `offset` on.

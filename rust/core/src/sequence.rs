@@ -6,7 +6,7 @@ use crate::columns::Column;
 use crate::decode;
 use crate::encode::{self, check_splits, entry_size, put_entry, Scratch};
 use crate::error::{Error, Result};
-use crate::example::{malformed, merge_map, Cell, Feature, Walked};
+use crate::example::{malformed, merge_map, missing_cells, Cell, Feature, Walked};
 use crate::frames::Frames;
 use crate::plan::{Missing, Plan, Spec};
 use crate::wire::{put_varint, varint_length, Fields, Malformed, Value};
@@ -66,7 +66,7 @@ pub fn decode<'r>(
 ) -> Result<(Vec<Column>, Vec<ListColumn>)> {
     let rows = records.len();
     let width = context.specs().len();
-    let mut walked = Walked { plan: context, rows, cells: vec![Cell::Missing; rows * width], parsed: Vec::new() };
+    let mut walked = Walked { plan: context, rows, cells: missing_cells(rows, width)?, parsed: Vec::new() };
     let mut steps: Vec<Vec<Cell<'r>>> = vec![Vec::new(); lists.specs().len()];
     let mut splits: Vec<Vec<i64>> = vec![vec![0]; lists.specs().len()];
     let mut present: Vec<Vec<u8>> = vec![Vec::with_capacity(rows); lists.specs().len()];

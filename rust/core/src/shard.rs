@@ -10,6 +10,7 @@ use crate::held::{Held, MAX_HELD};
 use crate::index::Index;
 use crate::inflate::{Compression, FrameStream};
 use crate::inflated::Inflated;
+use crate::limits;
 
 /// So many bytes of a compressed shard are inflated into memory at once, at most.
 pub const MAX_INFLATED: u64 = 1 << 30;
@@ -167,9 +168,7 @@ impl Shard {
             return Ok(content.get(start as usize..end as usize).unwrap_or(&[]));
         }
         let length = self.backed(start..end)?;
-        if buffer.len() < length {
-            buffer.resize(length, 0);
-        }
+        limits::grow_to(buffer, length, 0).map_err(|error| error.in_file(self.file().path()))?;
         self.fill(&mut buffer[..length], start)?;
         Ok(&buffer[..length])
     }
@@ -179,7 +178,7 @@ impl Shard {
         let length = range.end - range.start;
         let (reach, most) = match self.compression {
             Compression::None => (range.end, self.file().size()),
-            _ => (length, MAX_INFLATED),
+            _ => (length, MAX_INFLATED.max(limits::max_row_bytes().saturating_add(OVERHEAD as u64))),
         };
         match usize::try_from(length) {
             Ok(length) if reach <= most => Ok(length),

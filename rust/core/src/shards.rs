@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::array_record::Buffer;
 use crate::error::{Error, Kind, Result};
-use crate::file::{Bring, Plain, Pulse};
+use crate::file::{Bring, Plain, Pulse, Stamp};
 use crate::index::Index;
 use crate::inflate::Compression;
 use crate::once::Once;
@@ -52,6 +52,8 @@ pub struct Shards {
     /// How many threads have opened many at a time.
     turns: AtomicUsize,
     origin: Origin,
+    /// For each shard the file that must be unchanged when it is opened; empty where none is checked.
+    stamps: Vec<Option<Arc<Stamp>>>,
 }
 
 impl Shards {
@@ -69,7 +71,7 @@ impl Shards {
             starts.push(end);
         }
         let opened = sources.iter().map(|_| Once::default()).collect();
-        Ok(Shards { sources, opened, starts, turns: AtomicUsize::new(0), origin: Origin::Files })
+        Ok(Shards { sources, opened, starts, turns: AtomicUsize::new(0), origin: Origin::Files, stamps: Vec::new() })
     }
 
     /// The same, where someone brings a file before it is opened.
@@ -82,6 +84,16 @@ impl Shards {
     #[must_use]
     pub fn in_pieces(self, sizes: impl Iterator<Item = u64>) -> Shards {
         Shards { origin: Origin::Pieces(sizes.map(|size| (size, Arc::default())).collect()), ..self }
+    }
+
+    /// The same, where each shard is opened only while its stamp's file is unchanged.
+    #[must_use]
+    pub fn stamped(self, stamps: Vec<Option<Arc<Stamp>>>) -> Shards {
+        Shards { stamps, ..self }
+    }
+
+    fn stamp(&self, number: usize) -> Option<&Stamp> {
+        self.stamps.get(number).and_then(Option::as_deref)
     }
 
     /// Puts a piece of a file that is elsewhere, of which at most so many bytes are kept.
@@ -98,11 +110,19 @@ impl Shards {
         }
     }
 
+    /// A shard's file; one that takes its place is an error if the shard has a stamp.
+    fn watched(&self, number: usize, file: Plain) -> Plain {
+        match self.stamp(number) {
+            Some(stamp) => file.watched(stamp.path == self.sources[number].path),
+            None => file,
+        }
+    }
+
     /// A shard's file, brought if that is how it comes.
     fn file(&self, number: usize, pulse: Pulse<'_>) -> Result<Plain> {
         let path = &self.sources[number].path;
         match &self.origin {
-            Origin::Files => Plain::open(path),
+            Origin::Files => Plain::open(path).map(|file| self.watched(number, file)),
             Origin::Pieces(files) => Ok(Plain::in_pieces(path, files[number].0, files[number].1.clone())),
             Origin::Brought(bring) => {
                 let mut left = ATTEMPTS;
@@ -111,7 +131,7 @@ impl Shards {
                     left -= 1;
                     match Plain::open(path) {
                         Err(error) if left > 0 && matches!(error.kind(), Kind::Io(Some(2))) => {}
-                        opened => return opened.map(|file| file.brought_by(bring.clone())),
+                        opened => return opened.map(|file| self.watched(number, file.brought_by(bring.clone()))),
                     }
                 }
             }
@@ -130,6 +150,7 @@ impl Shards {
             starts: vec![0, records],
             turns: AtomicUsize::new(0),
             origin: Origin::Files,
+            stamps: Vec::new(),
         }
     }
 
@@ -169,6 +190,17 @@ impl Shards {
         if let Some(shard) = self.opened[number].get() {
             return Ok(shard);
         }
+        let opened = self.open_shard(number, pulse);
+        // Checked last: while the stamp's file is unchanged, so are the shard and the index that were opened before.
+        // An error of a shard that was replaced is an error of that.
+        self.stamp(number).map_or(Ok(()), Stamp::check)?;
+        self.opened[number].fill(opened?).ok_or_else(|| {
+            let message = "expected a process that was not forked twice while shards were opened";
+            Error::usage(message).advise("Open the dataset in this process.").in_file(&self.sources[number].path)
+        })
+    }
+
+    fn open_shard(&self, number: usize, pulse: Pulse<'_>) -> Result<Opened> {
         let source = &self.sources[number];
         let file = self.file(number, pulse)?;
         let sidecar = match source.sidecar.as_deref().map(Index::read) {
@@ -185,14 +217,10 @@ impl Shards {
             let advice = "It was changed after its dataset was made: build it again, or open the file by itself.";
             Err(Error::corrupt(message).advise(advice).in_file(&source.path))
         });
-        let shard = match opened {
-            Err(error) if error.kind() == Kind::Corrupt => self.cut_off(number, pulse).ok_or(error)?,
-            opened => opened?,
-        };
-        self.opened[number].fill(shard).ok_or_else(|| {
-            let message = "expected a process that was not forked twice while shards were opened";
-            Error::usage(message).advise("Open the dataset in this process.").in_file(&source.path)
-        })
+        match opened {
+            Err(error) if error.kind() == Kind::Corrupt => self.cut_off(number, pulse).ok_or(error),
+            opened => opened,
+        }
     }
 
     /// A TFRecord shard that was cut off since its index was made: the records that are left are where they were, and each
@@ -288,6 +316,61 @@ mod tests {
         }
         assert_eq!((shards.locate(3).unwrap(), shards.locate(8).unwrap()), ((2, 0), (3, 0)));
         assert_eq!(shards.read(9, &mut Buffer::default()).unwrap_err().kind(), Kind::OutOfRange);
+    }
+
+    #[test]
+    fn a_shard_that_was_replaced_is_an_error() {
+        use crate::file::Identity;
+        let folder = tempfile::tempdir().unwrap();
+        let sources = written(folder.path(), &[100, 100]);
+        let stamp = |path: PathBuf| {
+            let identity = Identity::read(&path).unwrap();
+            Some(Arc::new(Stamp { path, identity }))
+        };
+        let replace = |path: &std::path::Path| {
+            let fresh = folder.path().join("fresh");
+            std::fs::copy(path, &fresh).unwrap();
+            std::fs::rename(&fresh, path).unwrap();
+        };
+        let own: Vec<_> = sources.iter().map(|source| stamp(source.path.clone())).collect();
+        let shards = Shards::new(sources.clone()).unwrap().stamped(own);
+        let read = |number| shards.read(number, &mut Buffer::default()).map(<[u8]>::to_vec);
+        assert_eq!(read(0).unwrap(), b"record 0");
+        sources.iter().for_each(|source| replace(&source.path));
+        assert_eq!(read(1).unwrap(), b"record 1", "an open file is read on");
+        let error = read(100).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (Kind::Replaced, Some(sources[1].path.as_path())), "{error}");
+        shards.rest(0);
+        assert_eq!(read(2).unwrap_err().kind(), Kind::Replaced, "opened again");
+
+        // One stamp for all, as a manifest is.
+        let manifest = folder.path().join("manifest");
+        std::fs::write(&manifest, "{}").unwrap();
+        let shared = stamp(manifest.clone());
+        let shards = Shards::new(sources.clone()).unwrap().stamped(vec![shared.clone(), shared]);
+        let read = |number| shards.read(number, &mut Buffer::default()).map(<[u8]>::to_vec);
+        assert_eq!(read(0).unwrap(), b"record 0");
+        std::fs::remove_file(&manifest).unwrap();
+        std::fs::remove_file(&sources[1].path).unwrap();
+        let error = read(100).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (Kind::Replaced, Some(manifest.as_path())), "not that it is missing");
+        assert_eq!(read(3).unwrap(), b"record 3");
+    }
+
+    #[test]
+    fn a_file_that_is_written_to_in_place_is_an_error() {
+        use crate::file::Identity;
+        let folder = tempfile::tempdir().unwrap();
+        let sources = written(folder.path(), &[100]);
+        let path = sources[0].path.clone();
+        let stamp = Arc::new(Stamp { identity: Identity::read(&path).unwrap(), path: path.clone() });
+        let shards = Shards::new(sources).unwrap().stamped(vec![Some(stamp)]);
+        let read = |number| shards.read(number, &mut Buffer::default()).map(<[u8]>::to_vec);
+        assert_eq!(read(0).unwrap(), b"record 0");
+        let bytes = std::fs::read(&path).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20)); // coarser than the clock of any file system here
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(read(1).unwrap_err().kind(), Kind::Replaced);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
+use crate::error::Result;
+use crate::limits;
+
 /// Buffers that were let go, for whoever needs one.
 pub struct Spare<T> {
     kept: Mutex<VecDeque<Vec<T>>>,
@@ -22,12 +25,22 @@ impl<T> Spare<T> {
     /// An empty vector with room for `length` elements, if possible what was used last: the processor may still have it
     /// at hand. Never waits for a lock: a fork may have left it locked for good.
     pub fn take(&self, length: usize) -> Vec<T> {
+        self.find(length).unwrap_or_else(|| Vec::with_capacity(length))
+    }
+
+    /// The same where `length` comes from data or from a schema: an error if there is not as much memory.
+    pub fn try_take(&self, length: usize) -> Result<Vec<T>> {
+        let mut made = self.find(length).unwrap_or_default();
+        limits::reserve(&mut made, length)?;
+        Ok(made)
+    }
+
+    fn find(&self, length: usize) -> Option<Vec<T>> {
         let fits = |kept: &Vec<T>| kept.capacity() >= length && kept.capacity() / 4 <= length;
-        let kept = match length * size_of::<T>() {
+        match length.saturating_mul(size_of::<T>()) {
             0..WORTH_KEEPING => None,
             _ => self.kept.try_lock().ok().and_then(|mut all| all.iter().rposition(fits).and_then(|at| all.remove(at))),
-        };
-        kept.unwrap_or_else(|| Vec::with_capacity(length))
+        }
     }
 
     /// Leaves a vector for others; what was left long ago makes room for it.

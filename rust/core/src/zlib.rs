@@ -4,6 +4,7 @@ use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 
 use crate::deflate::Deflate;
 use crate::error::{Error, Result};
+use crate::limits;
 
 /// docs/decisions.md says why.
 const LEVEL: i32 = 5;
@@ -58,16 +59,20 @@ pub(crate) fn inflate_exactly(inflater: &mut Decompressor, value: &[u8], slot: &
 /// Appends what a zlib stream of unknown size holds: tries again with more room, never more than deflate can fill.
 pub(crate) fn inflate_all(inflater: &mut Decompressor, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
-    let most = value.len().saturating_mul(MAX_INFLATION);
+    let limit = usize::try_from(limits::max_row_bytes()).unwrap_or(usize::MAX);
+    let most = value.len().saturating_mul(MAX_INFLATION).min(limit);
     let mut room = value.len().saturating_mul(4).min(most);
     loop {
-        out.resize(start + room, 0);
-        match inflater.zlib_decompress(value, &mut out[start..]) {
+        limits::grow_to(out, start.saturating_add(room), 0)?;
+        match inflater.zlib_decompress(value, &mut out[start..start + room]) {
             Ok(length) => {
                 out.truncate(start + length);
                 return Ok(());
             }
             Err(DecompressionError::InsufficientSpace) if room < most => room = room.saturating_mul(4).min(most),
+            Err(DecompressionError::InsufficientSpace) if most == limit => {
+                return Err(limits::too_large("a zlib stream", "more"));
+            }
             Err(_) => return Err(not_zlib(value)),
         }
     }

@@ -22,6 +22,7 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
         Kind::Sidecar => ("IndexMismatchError", None),
         Kind::Schema | Kind::Usage => ("SchemaError", None),
         Kind::OutOfRange => ("RecordIndexError", None),
+        Kind::Replaced => ("LoadError", None),
         Kind::Elsewhere(_) => ("ElsewhereError", None),
         Kind::Io(Some(NO_ENTRY)) => ("NotFoundError", Some(NO_ENTRY)),
         Kind::Io(errno) => ("StorageError", errno),
@@ -31,6 +32,9 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
         exception.setattr("path", error.path().map(|path| path.to_string_lossy().into_owned()))?;
         exception.setattr("offset", error.offset())?;
         exception.setattr("record", error.record())?;
+    }
+    if error.kind() == Kind::Replaced {
+        exception.setattr("path", error.path().map(|path| path.to_string_lossy().into_owned()))?;
     }
     if let Kind::Elsewhere(length) = error.kind() {
         exception.setattr("path", error.path().map(|path| path.to_string_lossy().into_owned()))?;

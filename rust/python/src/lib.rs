@@ -51,11 +51,21 @@ fn masked_crc32c(data: &Bound<'_, PyAny>) -> PyResult<u32> {
     with_bytes(data, penstock_core::crc::masked)
 }
 
+/// The largest row of this process in bytes; with `limit`, sets it and returns the one before.
+#[pyfunction]
+#[pyo3(signature = (limit = None))]
+fn max_row_bytes(limit: Option<u64>) -> u64 {
+    let before = penstock_core::limits::max_row_bytes();
+    limit.into_iter().for_each(penstock_core::limits::set_max_row_bytes);
+    before
+}
+
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("JPEG_DECODER", penstock_core::image::JPEG_DECODER)?;
     module.add_function(wrap_pyfunction!(crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(masked_crc32c, module)?)?;
+    module.add_function(wrap_pyfunction!(max_row_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::unpack_chunk, module)?)?;
     module.add_function(wrap_pyfunction!(csv::read_csv, module)?)?;
     module.add_function(wrap_pyfunction!(peek::describe, module)?)?;

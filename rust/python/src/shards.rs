@@ -8,13 +8,13 @@ use numpy::PyReadonlyArray1;
 use penstock_core::array_record::Buffer;
 use penstock_core::batches::{Decoder, Rows};
 use penstock_core::feed::{self, Options};
-use penstock_core::file::{Bring, Pulse};
+use penstock_core::file::{Bring, Identity, Pulse, Stamp};
 use penstock_core::gather;
 use penstock_core::shards::{self, Source};
 use penstock_core::Error;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::errors::{caught, interruptible, raise, released};
 use crate::feed::Feed;
@@ -60,6 +60,21 @@ fn opened(py: Python<'_>, shards: Vec<Described>) -> PyResult<shards::Shards> {
     shards::Shards::new(shards.into_iter().map(source).collect()).map_err(|error| raise(py, &error))
 }
 
+/// The stamps of shards. Shards of one dataset share a stamp: it is converted once.
+fn stamps_of<'py>(stamps: Vec<Option<Bound<'py, PyTuple>>>) -> PyResult<Vec<Option<Arc<Stamp>>>> {
+    let mut last: Option<(Bound<'py, PyTuple>, Arc<Stamp>)> = None;
+    let mut stamp = |given: Bound<'py, PyTuple>| match &last {
+        Some((known, stamp)) if known.is(&given) => Ok(stamp.clone()),
+        _ => {
+            let (path, inode, size, modified) = given.extract::<(PathBuf, u64, u64, i128)>()?;
+            let stamp = Arc::new(Stamp { path, identity: Identity::new(inode, size, modified) });
+            last = Some((given, stamp.clone()));
+            Ok(stamp)
+        }
+    };
+    stamps.into_iter().map(|given| given.map(&mut stamp).transpose()).collect()
+}
+
 /// The shards of a split, or of several. Each is opened when it is first needed.
 #[pyclass(frozen, module = "penstock._core")]
 pub struct Shards(pub Arc<shards::Shards>);
@@ -68,10 +83,20 @@ pub struct Shards(pub Arc<shards::Shards>);
 impl Shards {
     /// For each its path, the number of its records, the path of its index if there is one, and what the files of a tar
     /// archive are read as. `bring` is called with a path before it is opened, until it says that the file is there.
+    /// `stamps` has for each shard the file that must be unchanged when it is opened: path, inode, size and time of
+    /// modification in nanoseconds.
     #[new]
-    #[pyo3(signature = (shards, bring = None))]
-    fn new(py: Python<'_>, shards: Vec<Described>, bring: Option<Py<PyAny>>) -> PyResult<Shards> {
-        let shards = opened(py, shards)?;
+    #[pyo3(signature = (shards, bring = None, stamps = None))]
+    fn new(
+        py: Python<'_>,
+        shards: Vec<Described>,
+        bring: Option<Py<PyAny>>,
+        stamps: Option<Vec<Option<Bound<'_, PyTuple>>>>,
+    ) -> PyResult<Shards> {
+        if stamps.as_ref().is_some_and(|stamps| stamps.len() != shards.len()) {
+            return Err(raise(py, &Error::usage("expected a stamp or None for each shard")));
+        }
+        let shards = opened(py, shards)?.stamped(stamps.map_or(Ok(Vec::new()), stamps_of)?);
         Ok(Shards(Arc::new(match bring {
             Some(bring) => shards.brought_by(Arc::new(Bringer(bring))),
             None => shards,

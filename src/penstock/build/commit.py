@@ -38,9 +38,9 @@ from ..tfds.directory import INFO
 from ..tfds.features import FEATURES, LABELS
 from ..tfds.writing import metadata_files, remove_metadata, write_metadata
 from .encoder import Outcome
-from .journal import JOURNAL, LOCK
+from .journal import JOURNAL, LOCK, MARKER, mark_work_folder
+from .ownership import QUARANTINE, with_sidecars
 
-QUARANTINE = "quarantine.jsonl"
 MOST_LEAKS = 10  # that are named
 STEP = 4096  # records that are hashed at a time
 
@@ -146,15 +146,17 @@ def publish_dataset(directory: Path, commit: dict[str, Any]) -> Manifest:
     manifest = committed_manifest(commit, str(directory))
     names = [name for file in commit["staged"] for name in shard_files(file)]
     moves = [(directory / WORK / name, directory / name) for name in names if (directory / WORK / name).exists()]
+    stale = set(commit.get("stale", ()))
     if any(target.exists() for _, target in moves):
         (directory / MANIFEST).unlink(missing_ok=True)
-        remove_metadata(directory)
+        if INFO in stale:
+            remove_metadata(directory)
         sync_folder(directory)
     for source, target in moves:
         os.replace(source, target)
     sync_folder(directory)
-    write_quarantine(directory, commit["quarantine"])
-    write_metadata(directory, manifest)
+    write_quarantine(directory, commit["quarantine"], stale)
+    write_metadata(directory, manifest, stale - {MANIFEST, QUARANTINE})
     write_manifest(directory, manifest)
     return manifest
 
@@ -173,19 +175,20 @@ def quarantine_bytes(bad: list[dict[str, str]]) -> bytes:
     return "".join(json.dumps(entry) + "\n" for entry in bad).encode()
 
 
-def write_quarantine(directory: Path, bad: list[dict[str, str]]) -> None:
+def write_quarantine(directory: Path, bad: list[dict[str, str]], stale: Iterable[str] = ()) -> None:
     """One line for each bad example; no file where there is none."""
     path = directory / QUARANTINE
     if bad:
         publish(path, quarantine_bytes(bad))
-    else:
+    elif QUARANTINE in stale:
         path.unlink(missing_ok=True)
 
 
 def sweep_temporary(directory: Path, name: str) -> None:
     """Remove the files that killed builds, and attempts that nobody waited for, were writing."""
     files = "|".join(map(re.escape, (MANIFEST, QUARANTINE, INFO, FEATURES)))
-    ours = re.compile(rf"\.({re.escape(name)}-|({files}|.*{re.escape(LABELS)})\.).*\.partial")
+    shards = shard_pattern(name).pattern
+    ours = re.compile(rf"\.(({shards})\.\d+-\d+|({files}|[^/]*{re.escape(LABELS)})\.\w{{8}})\.partial")
     for path in [*directory.iterdir(), *(directory / WORK).iterdir()]:
         unfinished = path.suffix == ".partial" or path.name.startswith(ATTEMPT)
         if ours.fullmatch(path.name) or (path.parent.name == WORK and unfinished):
@@ -193,23 +196,31 @@ def sweep_temporary(directory: Path, name: str) -> None:
 
 
 def remove_work(directory: Path) -> None:
-    """Remove what a build kept. An attempt that nobody waits for may still write there, but not for long."""
+    """Remove the work folder, its marker last. An attempt that nobody waits for may still write there for a moment."""
     work = directory / WORK
     for name in (JOURNAL, LOCK):
         (work / name).unlink(missing_ok=True)
     for _ in range(10):
-        shutil.rmtree(work, ignore_errors=True)
-        if not work.exists():
+        for path in work.iterdir() if work.exists() else ():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != MARKER:
+                path.unlink(missing_ok=True)
+        try:
+            (work / MARKER).unlink(missing_ok=True)
+            work.rmdir()
+        except FileNotFoundError:
             return
-        time.sleep(0.1)  # what is left then, the next build here sweeps
+        except OSError:
+            mark_work_folder(work)
+            time.sleep(0.1)  # what is left then, the next build here sweeps
+        else:
+            return
 
 
 def sweep_shards(directory: Path, manifest: Manifest, replaced: Iterable[str]) -> None:
-    """Remove shards that are no part of the dataset: those that it replaced, and others of its name."""
+    """Remove the shards of an earlier dataset that are not part of this one."""
     sweep_temporary(directory, manifest.name)
-    kept = {name for shard in manifest.shards() for name in shard_files(shard.file)}
-    gone = {name for file in replaced for name in shard_files(file)}
-    pattern = shard_pattern(manifest.name)
-    for path in directory.iterdir():
-        if (pattern.fullmatch(path.name) or path.name in gone) and path.name not in kept:
-            path.unlink()
+    kept = with_sidecars(shard.file for shard in manifest.shards())
+    for name in with_sidecars(replaced) - kept:
+        (directory / name).unlink(missing_ok=True)

@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ import numpy as np
 
 from .._core import hash_records
 from ..errors import CorruptionError, PenstockError, SchemaError
+from ..identity import digest
 from ..load.dataset import Dataset
 from ..load.fetching import Fetcher, bring, bring_beside
-from ..load.opening import Opened, open_dataset, open_manifest
+from ..load.opening import Opened, names_files, open_dataset, open_manifest
 from ..load.shard_files import ShardFile, ShardFiles
 from ..manifest import KEYS_SUFFIX, MANIFEST, read_keys
 from ..records.formats import Format
@@ -25,17 +26,18 @@ from ..records.shard import open_shard
 from ..schema import Schema
 from ..sources.files import short_names
 from ..sources.record_files import RecordFiles
-from ..sources.tar import TarFile, TarSamples, samples_of
+from ..sources.tar import TarSamples, samples_of
 from ..splitting import Splits
-from ..storage import SPLIT, Paths, is_url, join_url, open_store
-from ..tfds.directory import INFO
+from ..storage import SPLIT, LocalCopy, Paths, checked_path, expand, is_url, join_url, open_store, path_list
+from ..tfds.directory import INFO, is_tfds_name
 from ..tfds.writing import dataset_directory, remove_metadata
 from .engine import Engine
 from .local import Local
-from .numbered import at_once, check_apart, open_written, steps, write_files, write_schemas
+from .numbered import at_once, check_apart, open_written, schema_texts, steps, write_files
 from .report import Built, Meter
 from .run import build
 from .single import alone, file_format, names_file
+from .staging import staged_files
 from .tars import names_tars, write_tars
 from .workers import Progress
 
@@ -64,24 +66,33 @@ def convert(
     here = engine or Local(workers=workers)
     if (names_tars(path) or names_file(path)) and not isinstance(here, Local):
         raise SchemaError("expected files to be written by this machine, got another engine", str(path))
+    path = str(path) if is_tfds_name(path) else checked_path(path, "convert")
+    if is_url(path) and (names_tars(path) or names_file(path)):
+        asked: dict[str, Any] = {"format": format, "shards": shards, "schema": schema}
+        asked |= {"workers": workers, "engine": engine, "overwrite": overwrite}
+        with staged_files(path, overwrite=overwrite, made_from=_objects_of(source)) as local:
+            known = convert(source, local, **asked).schema
+        return Dataset(replace(open_dataset(path, None if names_tars(path) else known, None), path=path))
     if names_tars(path):
         said: dict[str, Any] = {"format": format, "shards": shards, "schema": schema, "overwrite": overwrite}
-        return write_tars(source, path, **said, progress=here.progress)
+        with alone(Path(path)):
+            return write_tars(source, path, **said, progress=here.progress)
     opened = open_dataset(source, schema, None)
     told = opened.manifest or opened.prepared
     info = told.info if told else None
     places = {file.place.rpartition("/")[0] for files in opened.splits.values() for file in files}
-    if is_url(path):
-        same = str(path).rstrip("/") in places
+    directory = dataset_directory(path, info)
+    if is_url(directory):
+        same = str(directory).rstrip("/") in places
     else:
-        same = os.path.realpath(dataset_directory(path, info)) in map(os.path.realpath, places)
+        same = os.path.realpath(directory) in map(os.path.realpath, places)
     if same:
         raise SchemaError("expected another directory to convert into, got that of the source", str(path))
     sources = {split: _records(files, opened) for split, files in opened.splits.items()}
     if names_file(path) and isinstance(here, Local):
         check_apart(str(path), (file.path for files in opened.splits.values() for file in files))
         with alone(Path(path)):
-            return _convert_to_files(sources, Path(path), format, shards, overwrite, here)
+            return _convert_to_files(sources, opened, Path(path), format, shards, overwrite, here)
     built = build(
         Splits(sources),
         path,
@@ -98,8 +109,14 @@ def convert(
     return built
 
 
+def _objects_of(source: Paths) -> list[str]:
+    """The objects of a store that record files are."""
+    return [url for text in path_list(source) if is_url(text) and names_files(text) for url in expand(text)]
+
+
 def _convert_to_files(
     sources: Mapping[str, RecordFiles | TarSamples],
+    opened: Opened,
     path: Path,
     format: str | Format | Sequence[str | Format],
     shards: int | None,
@@ -109,10 +126,15 @@ def _convert_to_files(
     """Plain files, one or as many as are needed, with their indexes and their schema beside them."""
     meter = Meter(engine.progress)
     meter.begin("writing", sum(map(len, sources.values())))
-    said: dict[str, Any] = {"shards": shards, "overwrite": overwrite, "sync": engine.sync}
-    files = write_files(sources, path, file_format(format, path, shards), **said, progress=meter)
     schema = next(iter(sources.values())).schema
-    write_schemas(str(path), files, schema)
+    written = file_format(format, path, shards)
+    read = {
+        split: [(file.path, os.path.getsize(file.path)) for file in files] for split, files in opened.splits.items()
+    }
+    begun = digest(repr((read, written, shards, schema)).encode())
+    said: dict[str, Any] = {"shards": shards, "overwrite": overwrite, "sync": engine.sync, "begun": begun}
+    texts = schema_texts(str(path), sources, schema)
+    files = write_files(sources, path, written, **said, texts=texts, progress=meter)
     opened = open_written(path, files, schema)
     items = [
         _Comparison(split, (file,), first, file.records)
@@ -137,7 +159,7 @@ def _records(files: ShardFiles, opened: Opened) -> RecordFiles | TarSamples:
     if any(file.remote is not None for file in files):
         Fetcher(files).get(paths)
     if files[0].rules is not None:
-        return samples_of([TarFile(path) for path in paths], opened.schema, splits=False)[""]
+        return samples_of([LocalCopy(path) for path in paths], opened.schema, splits=False)[""]
     if opened.manifest is not None:
         for file in files:
             if file.remote is not None:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from .._core import Records
 from ..columns import Array
-from ..errors import CorruptionError, ExampleError, PenstockError, SchemaError, StorageError
+from ..errors import CorruptionError, ExampleError, PenstockError, SchemaError, StorageError, redact
 from ..example import IgnoreExample
 from ..field import Field
 from ..inference import cover
 from ..records.codec import Codec
 from ..records.formats import Format
 from ..schema import Schema
-from ..subset import TableSubset, is_table, takes_many
+from ..storage import FETCHES
+from ..subset import Subset, TableSubset, is_table, takes_many
 from .ahead import ahead
-from .inputs import Inputs, are_plain, hands_on_records, multiplies, parts_of
+from .inputs import Inputs, are_plain, hands_on_records, multiplies, parts_of, return_to, working_directory
+from .workers import LostWorkerError, begin_example, describe_exit
 
 FIRST_EXAMPLES = 16  # that are encoded at a time before their size is known
 MOST_EXAMPLES = 8192  # that are, however small they are
@@ -140,7 +144,8 @@ class Encoder:
                 step = self.next_step(step, [records])
             else:
                 named = zip(their_keys, some.tolist(), strict=True)
-                yield from self.loaded(named, inputs.source.__getitem__, inputs.place)
+                with closing(_loads(inputs.source, some.tolist())) as loads:
+                    yield from self.loaded(named, partial(_next_load, loads), inputs.place)
 
     def _at_once(self, source: Any, rows: Array) -> Callable[[Array], Records] | None:
         if hands_on_records(source) and source.schema == self.job.schema:
@@ -190,7 +195,7 @@ class Encoder:
         try:
             plain = examples if are_plain(examples) else [_alone(example) for example in examples]
             return self.codec.encode_examples(plain, threads=self.threads)
-        except Exception:  # noqa: BLE001  # it comes again where the examples are looked at one by one
+        except (Exception, SystemExit):  # noqa: BLE001  # it comes again where the examples are looked at one by one
             return None
 
     def loaded(
@@ -199,16 +204,21 @@ class Encoder:
         """Examples by key and number, loaded one by one. What one becomes many of has the keys key/0, key/1 ..."""
         rows: list[Row] = []
         size, deadline = 0, time.monotonic() + LONGEST
+        folder = working_directory()
         for key, number in examples:
+            begin_example(number)
             try:
                 example = load(number)
                 parts = list(parts_of(example))
             except IgnoreExample:
                 self.outcome.ignored += 1
                 continue
-            except Exception as error:  # noqa: BLE001  # whatever load() may raise is the example's error
+            except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever load() may raise is the example's error
+                return_to(folder)
                 self._bad(key, place(number), error)
                 continue
+            finally:
+                return_to(folder)
             if multiplies(type(example)):
                 rows += [(f"{key}/{at}", number, part) for at, part in enumerate(parts)]
             else:
@@ -254,22 +264,46 @@ class Encoder:
             raise DriftError(f"{changed} - in example {key!r} of {self.split}, from {place}", wider)
         return None
 
-    def _bad(self, key: str, place: str, error: Exception) -> None:
+    def _bad(self, key: str, place: str, error: Exception | SystemExit) -> None:
         if self.job.on_error == "raise":
             raise example_error(error, self.split, key, place) from error
-        entry = {"split": self.split, "key": key, "place": place, "error": f"{type(error).__name__}: {error}"}
-        self.outcome.bad.append({**entry, "traceback": "".join(traceback.format_exception(error))})
+        entry = {"split": self.split, "key": key, "place": redact(place)}
+        entry["error"] = redact(f"{type(error).__name__}: {error}")
+        self.outcome.bad.append({**entry, "traceback": redact("".join(traceback.format_exception(error)))})
+
+
+def _loads(source: Any, numbers: list[int]) -> Generator[Callable[[], Any], None, None]:
+    """What loads each example, in order. Those of a store are downloaded ahead, some at a time."""
+    inner = source
+    while isinstance(inner, Subset):
+        inner = inner.source
+    threads = FETCHES if getattr(inner, "fetches", False) else 1
+    with closing(ahead(source.__getitem__, numbers, threads)) as coming:
+        for _, load in coming:
+            yield load
+
+
+def _next_load(loads: Iterator[Callable[[], Any]], number: int) -> Any:
+    """The next example, which is that of the number."""
+    return next(loads)()
 
 
 def _nothing(rows: Array) -> None:
     """What can be made of examples at once, where that is none."""
 
 
-def example_error(error: Exception, split: str, key: str, place: str) -> ExampleError:
+def example_error(error: Exception | SystemExit, split: str, key: str, place: str) -> ExampleError:
     """The error that names the example."""
     said = f"{type(error).__name__}: {error} - in example {key!r} of {split}"
-    if place not in said:
+    if redact(place) not in redact(said):
         said += f", from {place}"
+    return ExampleError(said, split=split, key=key, place=place)
+
+
+def lost_example(lost: LostWorkerError, split: str, key: str, place: str) -> ExampleError:
+    """The error that names the example on which worker processes end."""
+    got = f"a worker process that ended {describe_exit(lost.code)}"
+    said = f"expected to load an example, got {got} - in example {key!r} of {split}, from {place}"
     return ExampleError(said, split=split, key=key, place=place)
 
 

@@ -22,11 +22,12 @@ from ..schema import Schema
 from ..sources.examples import Prepared, kinds_of
 from ..sources.files import stamp_of
 from ..sources.image_folder import ImageFolder
-from ..sources.recognise import recognise
+from ..sources.recognise import detect
 from ..sources.table import table
 from ..splitting import Splits
 from ..storage import is_url
 from ..subset import is_listed, is_table, key_of, own_key, place_of, stamps_of, takes_many
+from .workers import begin_example
 
 KEY = "__key__"
 
@@ -81,10 +82,10 @@ def _as_source(source: Any) -> Any:
 
 def _source_of(path: str) -> str:
     """The hint for a path in the place of a source: the one that reads it."""
-    kind = "image_folder"
+    code = f"penstock.image_folder({path!r})"
     with suppress(PenstockError, OSError):
-        kind = recognise(path)[0]
-    return f"Such as penstock.{kind}({path!r})"
+        code = detect(path).code
+    return f"Such as {code}"
 
 
 class Inputs:
@@ -156,7 +157,8 @@ class Inputs:
         if isinstance(self.source, (list, tuple)):
             return any(map(multiplies, set(map(type, self.source))))
         for number in range(min(len(self), 8)):  # the first that can be had tells
-            with suppress(Exception):  # one that cannot be loaded tells nothing; the build deals with it later
+            begin_example(number)
+            with suppress(Exception, SystemExit):  # one that cannot be loaded; the build deals with it later
                 return multiplies(type(self.source[number]))
         return False
 
@@ -218,6 +220,20 @@ def stream_key(example: Any, number: int) -> str:
     """The key of a stream's example: its own, or its number."""
     key = own_key(example)
     return str(number) if key is None else key
+
+
+def working_directory() -> str:
+    """The working directory; nothing if it was removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
+
+
+def return_to(folder: str) -> None:
+    """Return to a working directory, if the code of an example has left it: paths may be relative to it."""
+    if folder and working_directory() != folder:
+        os.chdir(folder)
 
 
 def parts_of(example: Any) -> Iterator[dict[str, Any]]:

@@ -15,6 +15,7 @@ from ..storage.locks import held, is_still
 
 JOURNAL = "journal.jsonl"
 LOCK = "lock"
+MARKER = "penstock"  # the file that tells a work folder of Penstock from a folder of the same name
 PATIENCE = 2.0  # seconds: the workers of a build that was killed just now still hold its lock
 
 
@@ -25,6 +26,7 @@ class Journal:
     spool   records that wait to be cut into shards
     plan    the schema, and how many shards; shards before it are void
     shard   a finished shard
+    left    shards and metadata of the existing dataset, or sent by an abandoned build, which the commit replaces
     commit  all shards are finished; what is left is to move them in and to publish them
 
     A line that was cut off by a crash is as if it had not been written.
@@ -36,14 +38,19 @@ class Journal:
         self.spools: dict[str, dict[str, Any]] = {}
         self.shards: dict[str, dict[str, Any]] = {}
         self.commit: dict[str, Any] | None = None
+        self.left: set[str] = set()
+        self.metadata: set[str] = set()
+        self.earlier: dict[str, Any] | None = None  # the plan and the shards of a build of other examples
         self._folder = folder
         self._synced = 0.0
         self._new = [each for each in (folder, folder.parent) if not each.exists()]
+        check_work_folder(folder)
         self._lock = hold(folder / LOCK)
         try:
+            mark_work_folder(folder)
             self._read(folder / JOURNAL)
             self._file = open(folder / JOURNAL, "ab")  # noqa: SIM115  # held until close
-        except OSError:
+        except BaseException:
             os.close(self._lock)
             raise
 
@@ -71,6 +78,8 @@ class Journal:
             self.commit = content
         elif kind == "plan":
             self.plan, self.shards = content, {}
+        elif kind == "left":
+            self.left, self.metadata = set(content["files"]), set(content["metadata"])
         else:
             (self.spools if kind == "spool" else self.shards)[content["file"]] = content
 
@@ -79,12 +88,24 @@ class Journal:
         self.forget()
         self.note("begin", content)
 
+    def begin_again(self, content: dict[str, Any]) -> None:
+        """Begin a build of changed examples. `earlier` holds the finished shards that may still be valid."""
+        before, plan = self.begun or {}, self.plan
+        if plan is not None and all(before[part] == content[part] for part in ("name", "options")):
+            shards = {file: entry for file, entry in self.shards.items() if entry["inputs"]}
+            self.earlier = {"plan": plan, "shards": shards}
+        self._clear()
+        self.note("begin", content)
+
     def forget(self) -> None:
         """Be as if nothing had been begun: what was made so far goes too."""
-        self._file.truncate(0)
+        self._clear()
         for path in self._folder.iterdir():
-            if path.name not in (JOURNAL, LOCK):
+            if path.name not in (JOURNAL, LOCK, MARKER):
                 path.unlink()
+
+    def _clear(self) -> None:
+        self._file.truncate(0)
         self.begun = self.plan = self.commit = None
         self.spools, self.shards = {}, {}
 
@@ -98,11 +119,16 @@ class Journal:
             self._synced = now
         self._take(kind, content)
 
+    def note_left(self, files: set[str], metadata: set[str]) -> None:
+        """Note which shards and other files at the destination are Penstock's, and are to be replaced."""
+        if not (files <= self.left and metadata <= self.metadata):
+            self.note("left", {"files": sorted(files | self.left), "metadata": sorted(metadata | self.metadata)})
+
     def close(self) -> None:
         """Let others build here. Where nothing was begun, nothing is left."""
         self._file.close()
         if self.begun is None:
-            for name in (JOURNAL, LOCK):
+            for name in (JOURNAL, MARKER, LOCK):
                 (self._folder / name).unlink(missing_ok=True)
             for folder in dict.fromkeys([self._folder, *self._new]):
                 if not any(folder.iterdir()):
@@ -127,6 +153,7 @@ _TYPES: dict[str, dict[str, type | tuple[type, ...]]] = {
         **dict.fromkeys(("records", "bytes", "crc32c", "ignored"), int),
         **dict.fromkeys(("bad", "alternatives"), list),
     },
+    "left": {"files": list, "metadata": list},
     "commit": {"manifest": dict, "staged": list, "quarantine": list, "replaced": list},
 }
 _OPTIONAL = {"keys"}  # what later versions know of a shard
@@ -150,6 +177,11 @@ def is_line(kind: Any, content: Any) -> bool:
         others = ({"file": str, "bytes": int, "crc32c": int}, content["alternatives"])
         if not all(isinstance(each, dict) and _has_types(each, others[0]) for each in others[1]):
             return False
+    named = [*content["files"], *content["metadata"]] if kind == "left" else content.get("stale", [])
+    if not isinstance(named, list) or not all(
+        isinstance(file, str) and "/" not in file and "\0" not in file for file in named
+    ):
+        return False
     if kind == "plan" and not all(type(count) is int and 0 < count < 1 << 31 for count in content["shards"].values()):
         return False
     bad = [*content.get("bad", ()), *content.get("quarantine", ())]
@@ -160,6 +192,46 @@ def is_line(kind: Any, content: Any) -> bool:
 
 def _has_types(content: dict[str, Any], types: dict[str, type]) -> bool:
     return set(content) == set(types) and all(type(content[member]) is kind for member, kind in types.items())
+
+
+def check_work_folder(folder: Path) -> None:
+    """Refuse a folder that has the name of a work folder and was not made by Penstock."""
+    try:
+        names = set(os.listdir(folder))
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        names = {folder.name}
+    if MARKER in names or _is_unmarked(folder, names):
+        return
+    hint = "Move it away, or build into another directory"
+    raise BuildError(f"expected no {folder.name} but Penstock's, got a foreign one - at {folder}. {hint}")
+
+
+def _is_unmarked(folder: Path, names: set[str]) -> bool:
+    """Whether a folder without a marker is empty, was locked a moment ago, or is of a version without markers."""
+    if names and names <= {"alone", "data"}:
+        return "alone" in names and set(os.listdir(folder / "alone")) <= {LOCK}  # of plain files
+    begun = _first_bytes(folder / JOURNAL) == b'{"begin": '
+    if begun or names > {LOCK, JOURNAL}:
+        return begun
+    locked = _first_bytes(folder / LOCK)
+    return names <= {LOCK, JOURNAL} and not _first_bytes(folder / JOURNAL) and (not locked or locked.isdigit())
+
+
+def _first_bytes(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(10)
+    except FileNotFoundError:
+        return b""
+    except OSError:
+        return b"?"
+
+
+def mark_work_folder(folder: Path) -> None:
+    """Mark a work folder as Penstock's."""
+    (folder / MARKER).write_text("Penstock builds in this folder, and removes it.\n", encoding="ascii")
 
 
 def hold(path: Path) -> int:

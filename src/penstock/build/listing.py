@@ -12,20 +12,21 @@ import numpy as np
 
 from .._core import Records
 from ..columns import Array
-from ..errors import NoExamplesError, PenstockError
+from ..errors import BuildError, NoExamplesError, PenstockError
 from ..records.codec import Codec
 from ..records.formats import Format
 from ..schema import Schema
 from ..sources.dedupe import Deduped
 from ..sources.examples import check_methods, code_of
 from ..subset import options_of
+from .encoder import lost_example
 from .engine import Workers
 from .inputs import Inputs, Numbers, as_splits, fingerprint, hands_on_records, is_complete
 from .plan import count_shards, order_rows
 from .schemas import Named, Parts, infer_all, loaded, sample
 from .spool import Spooled
 from .streams import Stream, open_streams
-from .workers import Progress, silent
+from .workers import LostWorkerError, Progress, silent
 
 FRAME = 16  # bytes that a shard adds to each record
 
@@ -66,8 +67,11 @@ class Split:
         inputs = Inputs(self.source)
         if self.stream is not None or workers.apart or inputs.are_ours:
             return self.stream is None and inputs.multiplies()
-        with closing(workers.map(_multiplies, self.source, [0], silent)) as results:
-            return any(result for _, result in results)
+        try:
+            with closing(workers.map(_multiplies, self.source, [0], silent)) as results:
+                return any(result for _, result in results)
+        except LostWorkerError as lost:
+            raise self.lost(lost) from None
 
     def by_file(self) -> list[Array] | None:
         """The examples of each file by number, where that is how to read them, and not the order of their records."""
@@ -92,7 +96,17 @@ class Split:
             with closing(loaded(workers.here, self.source, rows, here=workers.apart or inputs.are_ours)) as coming:
                 load = partial(_next_parts, coming)
                 named = ((self.name, key, partial(inputs.place, row), load) for key, row in some)
-                self.samples = sample(named, on_error)
+                try:
+                    self.samples = sample(named, on_error)
+                except LostWorkerError as lost:
+                    raise self.lost(lost) from None
+
+    def lost(self, error: LostWorkerError) -> BuildError:
+        """The error that names the example on which worker processes end, if it is known."""
+        if self.stream is not None or not 0 <= error.number < len(Inputs(self.source)):
+            return error
+        key = self.keys_of(np.array([error.number]))[0]
+        return lost_example(error, self.name, key, Inputs(self.source).place(error.number))
 
     def record_bytes(self, schema: Schema) -> float:
         """About how many bytes a record takes in a shard."""

@@ -16,13 +16,13 @@ from ..load.opening import Opened
 from ..load.shard_files import ShardFiles
 from ..manifest import dataset_name
 from ..records.formats import Format
-from ..records.index import sidecar_path
-from ..records.schema_file import schema_path, write_schema
+from ..records.schema_file import schema_path, schema_text, write_schema
 from ..schema import Schema
 from ..sources.record_files import RecordFiles
 from ..sources.tar import TarSamples
 from ..storage import SPLIT, is_numbered, named_by, numbered, numbered_files
 from .commit import STEP
+from .file_commit import FileCommit, check_beside, finish_interrupted, remove
 from .plan import cut_files, cut_shards
 from .workers import Progress, silent
 
@@ -48,6 +48,7 @@ class NumberedFiles:
             if not self._overwrite:
                 hint = "Say overwrite=True (--overwrite) to replace it"
                 raise StorageError(f"expected a new file, got one that is there - at {path}. {hint}")
+        check_beside([*numbered_files(self.pattern).values(), next(numbered(self.pattern))], ())
 
     def next(self) -> str:
         """The next name; its folder is there."""
@@ -56,11 +57,9 @@ class NumberedFiles:
         self.files.append(path)
         return path
 
-    def take_away_rest(self) -> None:
-        """What an earlier run has left under the numbers that follow, the last one first: a rerun finds the others."""
-        if self._overwrite:
-            for path in reversed(list(itertools.takewhile(os.path.lexists, self._names))):
-                remove(path)
+    def rest(self) -> list[str]:
+        """The files that an earlier run has left under the numbers that follow."""
+        return list(itertools.takewhile(os.path.lexists, self._names)) if self._overwrite else []
 
     def sweep(self) -> None:
         """Take away what a run that was killed has left before its files had their names."""
@@ -74,21 +73,6 @@ class NumberedFiles:
 def staged(path: str) -> str:
     """What a file is called until all of them are written."""
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}{NEW}")
-
-
-def remove(path: str) -> None:
-    """Take a file away, if it is there, and what stands beside it: its index, a schema of its own."""
-    for each in (schema_path(path), sidecar_path(path), Path(path)):
-        each.unlink(missing_ok=True)
-
-
-def move(path: str, name: str) -> None:
-    """Give a file its name, and its index."""
-    for beside in (schema_path(name), sidecar_path(name)):
-        beside.unlink(missing_ok=True)
-    os.replace(path, name)
-    if sidecar_path(path).exists():
-        os.replace(sidecar_path(path), sidecar_path(name))
 
 
 def at_once(records: int, size: int) -> int:
@@ -129,13 +113,18 @@ def write_files(
     overwrite: bool = False,
     sync: bool = True,
     progress: Progress = silent,
+    texts: Mapping[str, str | None] | None = None,
+    begun: str = "",
 ) -> dict[str, list[str]]:
     """The records of each split, as they are and in their order, in as few files as they fit into.
 
-    The files get their names when all of them are written.
+    The files get their names when all of them are written; an interrupted run of the same names is finished first.
+
+    texts, begun  see FileCommit
     """
-    text = os.fspath(pattern)
+    text = os.path.abspath(pattern)
     check_pattern(text, list(sources))
+    overwrite = finish_interrupted(text) == begun != "" or overwrite
     named = {split: NumberedFiles(text, split, overwrite) for split in sources}
     for names in named.values():
         names.check()
@@ -154,10 +143,9 @@ def write_files(
         for path in (path for names in named.values() for path in names.files):
             remove(staged(path))
         raise
-    for names in named.values():
-        for path in names.files:
-            move(staged(path), path)
-        names.take_away_rest()
+    moves = [(staged(path), path) for names in named.values() for path in names.files]
+    rest = [path for names in named.values() for path in names.rest()]
+    FileCommit(moves, rest, texts or {}, begun).publish(text, sync=sync)
     return {split: names.files for split, names in named.items()}
 
 
@@ -171,8 +159,13 @@ def _cut(source: RecordFiles | TarSamples, step: int, format: Format, shards: in
     return itertools.pairwise(cut_files(lengths, format.shard_bytes, format.shard_examples or len(lengths) or 1))
 
 
+def schema_texts(pattern: str, splits: Iterable[str], schema: Schema) -> dict[str, str | None]:
+    """The schema files beside the files of each split."""
+    return {os.path.abspath(schema_path(pattern.replace(SPLIT, split))): schema_text(schema) for split in splits}
+
+
 def write_schemas(pattern: str, splits: Iterable[str], schema: Schema) -> None:
-    """Say beside the files of each split what they hold."""
+    """Write beside the files of each split what they hold."""
     for split in splits:
         write_schema(pattern.replace(SPLIT, split), schema)
 

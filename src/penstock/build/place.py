@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..load.opening import Opened, open_manifest
 from ..manifest import WORK, Manifest
-from ..storage import is_url
 from ..tfds.writing import dataset_directory
 from .commit import Leak, find_leaks, publish_dataset, remove_work, sweep_shards
 from .encoder import Outcome, Target
@@ -23,13 +23,15 @@ Results = Generator[tuple[Task, Outcome], None, None]
 class Folder:
     """A directory of this machine. Shards wait in its work folder until all are there.
 
-    directory  where this machine writes
-    where      the same for people
+    directory  where this machine writes; absolute, for code of the user may change the working directory
+    where      path shown in messages
+    published  False for a folder that no reader sees: its dataset may be replaced
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, *, published: bool = True) -> None:
+        self.directory = directory.absolute()
         self.where = str(directory)
+        self.published = published
 
     @property
     def path(self) -> Path:
@@ -56,6 +58,11 @@ class Folder:
     def names(self) -> Iterable[str]:
         """The files that are here."""
         return (path.name for path in self.directory.iterdir())
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file; None if it is missing or no file."""
+        path = self.directory / name
+        return path.read_bytes() if path.is_file() else None
 
     def whole(self, entries: Mapping[str, dict[str, Any]], workers: Workers | None = None) -> tuple[set[str], set[str]]:
         """Which files are what their entries say: those that wait, and those that are in their place."""
@@ -95,13 +102,14 @@ class Folder:
 
     def opened(self, manifest: Manifest, format: str | None = None) -> Opened:
         """The dataset, to read from."""
-        return open_manifest(self.directory, manifest, format=format)
+        return replace(open_manifest(self.directory, manifest, format=format), path=Path(self.where))
 
 
-def place_of(path: str | Path, info: Any) -> Folder:
+def place_of(path: str | Path, info: Any, *, published: bool = True) -> Folder:
     """What a path or a URL stands for."""
-    if is_url(path):
-        from .store_folder import StoreFolder
+    directory = dataset_directory(path, info)
+    if isinstance(directory, Path):
+        return Folder(directory, published=published)
+    from .store_folder import StoreFolder
 
-        return StoreFolder(str(path))
-    return Folder(dataset_directory(path, info))
+    return StoreFolder(directory)

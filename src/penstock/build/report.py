@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ..errors import redact
 from ..load.dataset import Dataset
 from ..load.opening import Opened
 from ..manifest import Manifest
@@ -97,4 +98,4 @@ class Built(Dataset):
         rest = [
             f"{count:,} {word}" for word in ("bad", "ignored", "duplicates", "leaks") if (count := getattr(self, word))
         ]
-        return f"Built({str(self.path)!r}: {', '.join(told + rest)})"
+        return f"Built({redact(str(self.path))!r}: {', '.join(told + rest)})"

@@ -13,6 +13,7 @@ from ..records.check import checksum
 from ..records.codec import default_threads
 from .engine import Workers
 from .journal import Journal
+from .ownership import shards_of
 from .workers import Progress, silent
 
 if TYPE_CHECKING:
@@ -40,9 +41,10 @@ def find_standing(directory: Path, *, broken: bool = False) -> Manifest | None:
 def begin(
     place: Folder, journal: Journal, standing: Manifest | None, begun: dict[str, Any], overwrite: bool
 ) -> Manifest | None:
-    """Make the journal that of this build, and return the dataset that stands here if it is to be brought up to date.
+    """Make the journal that of this build, and return the existing dataset if it is to be brought up to date.
 
-    A build that differs from the one that was begun here, or that stands here, is an error that says in what.
+    A build that differs from the one of the existing dataset is an error that says in what. An unfinished build
+    protects nothing: another one takes its place, and keeps the finished shards that are still valid.
     """
     if overwrite:
         journal.begin(begun)
@@ -52,6 +54,8 @@ def begin(
     before = journal.begun or (standing.begun if standing else None)
     if before is None:
         _check_empty(place, begun["name"])
+    elif before != begun and (standing is None or not place.published):
+        journal.begin_again(begun)
     elif changed := "; ".join(describe_change(before, begun)):
         what = "go on with the build that was begun here" if journal.begun else "bring this dataset up to date"
         raise BuildError(f"expected to {what}, got another one: {changed} - at {place.where}. {ANEW}")
@@ -115,9 +119,11 @@ def _shown(value: Any) -> str:
 def _check_empty(place: Folder, name: str) -> None:
     """Shards that no manifest and no journal speaks of are someone else's."""
     pattern = shard_pattern(name)
-    foreign = next((file for file in place.names() if pattern.fullmatch(file)), None)
+    foreign = next((file for file in sorted(place.names()) if pattern.fullmatch(file)), None)
     if foreign is not None:
-        raise BuildError(f"expected a directory without shards, got {foreign} - at {place.where}. {ANEW}")
+        ours = shards_of(place, None, name, overwrite=True)
+        hint = ANEW if ours else "Move it away, or build into another directory"
+        raise BuildError(f"expected a directory without shards, got {foreign} - at {place.where}. {hint}")
 
 
 def whole_files(directory: Path, entries: Iterable[dict[str, Any]], workers: Workers | None = None) -> set[str]:

@@ -16,12 +16,15 @@ import numpy as np
 
 from ..errors import BuildError, NoExamplesError, SchemaError, check_type
 from ..info import Info
-from ..manifest import WORK, Manifest, dataset_name, dataset_version, file_problems, in_format, shard_file
+from ..manifest import MANIFEST, WORK, Manifest, dataset_name, dataset_version, file_problems, in_format, shard_file
 from ..records.codec import default_threads
 from ..records.formats import Format
 from ..records.tfrecord import TFRecord
 from ..schema import Schema
 from ..sources.tfds_builder import GeneratedSplits
+from ..storage import checked_path, is_url
+from ..tfds.directory import is_tfds_name
+from ..tfds.writing import metadata_files
 from .attempts import run_tasks
 from .commit import Leak, describe_dataset, sweep_temporary
 from .duplicates import drop_duplicates
@@ -32,16 +35,26 @@ from .journal import Journal
 from .listing import Split, infer_schema, list_splits
 from .local import Local
 from .options import Options, Quarantine
+from .ownership import (
+    QUARANTINE,
+    check_foreign,
+    is_damaged_manifest,
+    metadata_of,
+    planned_files,
+    shards_of,
+    wanted_metadata,
+    with_sidecars,
+)
 from .pieces import write_shards
 from .place import Folder, place_of
 from .plan import cut_shards
 from .report import Built, Meter
 from .resume import begin, finish_commit, take_over, whole_files
 from .schemas import scan
-from .single import build_file, names_file
+from .single import build_file, build_objects, names_file
 from .spool import Spooled, spool_file, spool_name, spool_stream
 from .task import Task
-from .workers import survives_fork
+from .workers import LostWorkerError, survives_fork
 
 SPOOL_TASKS = 64  # that a split whose examples become many is cut into
 
@@ -88,11 +101,34 @@ def build(
     check_type(path, (str, os.PathLike), "a path", "build")
     if not os.fspath(path):
         raise SchemaError("expected a path, got an empty one", "build", "The folder that you are in is .")
+    path = path if is_tfds_name(path) else checked_path(path, "build")
     check_outside(source, path)
+    options: dict[str, Any] = {"format": format, "shards": shards, "schema": schema, "order": order, "seed": seed}
+    options |= {"on_error": on_error, "workers": workers, "engine": engine, "info": info, "overwrite": overwrite}
     if names_file(path):
-        said = {"format": format, "shards": shards, "schema": schema, "order": order, "seed": seed}
-        more = {"on_error": on_error, "workers": workers, "engine": engine, "info": info, "overwrite": overwrite}
-        return build_file(build, source, Path(path), said | more)
+        if is_url(path):
+            return build_objects(_build_folder, source, str(path), options)
+        return build_file(_build_folder, source, Path(path), options)
+    return _build_folder(source, path, **options)
+
+
+def _build_folder(
+    source: Any,
+    path: str | Path,
+    *,
+    format: str | Format | Sequence[str | Format],
+    shards: int | None,
+    schema: Schema | Mapping[str, Any] | str | None,
+    order: str,
+    seed: int,
+    on_error: str | Quarantine,
+    workers: int | None,
+    engine: Engine | None,
+    info: Info | None,
+    overwrite: bool,
+    published: bool = True,
+) -> Built:
+    """Build a dataset into a directory. One that is not `published` yet may be replaced."""
     if isinstance(source, GeneratedSplits):
         schema = source.schema if schema is None else schema
         info = (info or Info()).over(source.info)
@@ -101,7 +137,7 @@ def build(
     )
     splits = list_splits(source, order, seed)
     engine = _unforked(engine or Local(workers=workers), splits)
-    place = place_of(path, info)
+    place = place_of(path, info, published=published)
     with place.journal() as journal:
         try:
             with engine.start(place.destination) as started:
@@ -160,20 +196,54 @@ class _Build:
         if self.journal.commit is not None:
             finish_commit(self.place, self.journal, self.begun)
             before = self.place.standing()
-        self.replaced = [] if before is None else [shard.file for shard in before.shards()]
+        self._check_begin(before, overwrite)
         standing = begin(self.place, self.journal, before, self.begun, overwrite)
+        self.journal.note_left(set(self.replaced), self.metadata)
         if self.options.retry and standing is not None and not standing.found.get("bad", 0):
             return self._up_to_date(standing)
         if standing is not None:
             take_over(self.journal, standing, self.options.retry)
         sweep_temporary(self.directory, self.begun["name"])
-        job = self._spool_streams(self._job())
         try:
-            written = self._write(job)
-        except DriftError as drift:
-            self.drift = str(drift)
-            written = self._write(self._full_pass(job))
+            job = self._spool_streams(self._job())
+            try:
+                written = self._write(job)
+            except DriftError as drift:
+                self.drift = str(drift)
+                written = self._write(self._full_pass(job))
+        except LostWorkerError as lost:
+            raise self._lost(lost) from None
         return self._commit(standing, written)
+
+    def _lost(self, error: LostWorkerError) -> BuildError:
+        """The error that names the example on which worker processes end, if it is known."""
+        task = getattr(error.item, "task", error.item)
+        split = next((split for split in self.splits if split.name == getattr(task, "split", None)), None)
+        return error if split is None else split.lost(error)
+
+    def _check_begin(self, before: Manifest | None, overwrite: bool) -> None:
+        """Before anything is written: refuse a directory with foreign files of the names that the build writes."""
+        self.metadata = metadata_of(self.place, before) | self.journal.metadata
+        self.replaced = sorted(shards_of(self.place, before, self.begun["name"], overwrite))
+        own = self.metadata | (
+            {MANIFEST} if before is None and overwrite and is_damaged_manifest(self.place) else set()
+        )
+        options = self.options
+        check_foreign(self.place, wanted_metadata(options.formats, options.schema, options.on_error), own)
+        self.metadata = own
+
+    def _check_plan(self, job: Job, plan: dict[str, Any]) -> None:
+        """Before any shard is written: the same for the files whose names follow from the schema."""
+        shards = planned_files(self.begun, plan)
+        own = {*self.replaced, *self.journal.left}
+        if self.journal.plan is not None:
+            own |= planned_files(self.begun, self.journal.plan)
+        wanted = wanted_metadata(job.formats, job.schema, self.options.on_error)
+        try:
+            check_foreign(self.place, [*wanted, *sorted(with_sidecars(shards))], self.metadata | with_sidecars(own))
+        except BuildError:
+            self.journal.forget()
+            raise
 
     def _named(self, info: Info | None, standing: Manifest | None, begun: dict[str, Any] | None) -> Info:
         """What was said of the dataset; else what it says itself: one that was moved keeps its name; else its path."""
@@ -343,7 +413,9 @@ class _Build:
         )
         plan = {"schema": job.schema.to_json(), "shards": counts, "firm": job.firm, "drift": self.drift}
         if before is None or before["schema"] != plan["schema"]:
+            self._check_plan(job, plan)
             self.journal.note("plan", plan)
+            self._take_earlier(plan)
         tasks = []
         for split in self.splits:
             count = counts[split.name]
@@ -351,6 +423,14 @@ class _Build:
                 file = shard_file(self.begun["name"], split.name, job.formats[0].name, number, count)
                 tasks.append(Task(split.name, file, rows, split.keys_of(rows)))
         return tasks
+
+    def _take_earlier(self, plan: dict[str, Any]) -> None:
+        """Note finished shards of a build of other examples, where the schema is the same; `_kept` checks them."""
+        earlier = self.journal.earlier
+        if earlier is not None and earlier["plan"]["schema"] == plan["schema"]:
+            for entry in earlier["shards"].values():
+                self.journal.note("shard", entry)
+        self.journal.earlier = None
 
     def _kept(self, tasks: list[Task]) -> dict[str, Outcome]:
         """Shards that are there, are whole, and are made from what the source has now."""
@@ -397,16 +477,29 @@ class _Build:
         found = {"bad": len(bad), "ignored": ignored, "duplicates": self.duplicates, "leaks": leaks}
         formats = [format.name for format in self.options.formats]
         manifest = describe_dataset(self.info, self.begun, self.schema, formats, shards, found)
-        commit = {
+        commit: dict[str, Any] = {
             "manifest": manifest.to_json(),
             "staged": sorted(file for shard in shards if shard.file in self.staged for file in shard.files),
             "quarantine": bad if self.options.on_error == "quarantine" else [],
-            "replaced": self.replaced,
+            "replaced": sorted({*self.replaced, *self.journal.left}),
+            "stale": sorted(self.metadata),
         }
+        self._check_commit(manifest)
         self.journal.note("commit", commit)
         manifest = self.place.publish(commit)
-        self.place.sweep(manifest, self.replaced)
+        self.place.sweep(manifest, commit["replaced"])
         return self._built(manifest, len(written), leaking)
+
+    def _check_commit(self, manifest: Manifest) -> None:
+        """Foreign files that appeared while the build ran are safe too."""
+        own = self.metadata | with_sidecars([*self.replaced, *self.journal.left])
+        wanted = {MANIFEST, *metadata_files(manifest)}
+        if manifest.found["bad"] and self.options.on_error == "quarantine":
+            wanted.add(QUARANTINE)
+        shards: set[str] = set()
+        if self.place.directory == self.place.destination:  # a store has had its shards checked before they were sent
+            shards = with_sidecars(shard.file for shard in manifest.shards() if shard.file in self.staged)
+        check_foreign(self.place, sorted(wanted | shards), own)
 
     def _up_to_date(self, manifest: Manifest) -> Built:
         """The dataset that stands there is what was asked for."""

@@ -19,10 +19,10 @@ from ..example import IgnoreExample
 from ..inference import cover
 from ..schema import Schema
 from .encoder import Job, example_error, tells, weigh
-from .inputs import is_complete, parts_of
+from .inputs import is_complete, parts_of, return_to, working_directory
 from .local import Local
 from .task import Task
-from .workers import Progress, WorkerTraceback, silent
+from .workers import LostWorkerError, Progress, WorkerTraceback, begin_example, silent
 
 MOST_SAMPLED = 256  # examples of each source
 MOST_SAMPLED_BYTES = 16 << 20
@@ -37,16 +37,21 @@ Loadable = tuple[str, str, Callable[[], str], Callable[[], Parts]]  # split, key
 def sample(examples: Iterable[Loadable], on_error: str) -> list[Named]:
     """The first of some examples, loaded. Bad ones are left out, unless that is an error."""
     taken: list[Named] = []
-    size = 0
+    size, folder = 0, working_directory()
     for split, key, place, load in examples:
         try:
             parts = load()
         except IgnoreExample:
             continue
-        except Exception as error:
+        except LostWorkerError:
+            raise  # it names another example, perhaps
+        except (Exception, SystemExit) as error:
             if on_error == "raise":
+                return_to(folder)
                 raise example_error(error, split, key, place()) from error
             continue
+        finally:
+            return_to(folder)
         taken += [(f"{split}[{key!r}]", part) for part in parts]
         size += sum(map(weigh, parts))
         if len(taken) >= MOST_SAMPLED or size > MOST_SAMPLED_BYTES:
@@ -89,19 +94,22 @@ def _arrived(told: bytes) -> Parts | Exception:
 
 def load_some(source: Any, rows: Array, progress: Progress | None = None) -> dict[int, bytes]:
     """Examples by number, or why they cannot be loaded, ready for the way home from another process."""
-    found = {}
+    found, folder = {}, working_directory()
     for row in rows.tolist():
+        begin_example(row)
         try:
             found[row] = pickle.dumps((list(parts_of(source[row])), None, ""), pickle.HIGHEST_PROTOCOL)
-        except Exception as error:  # noqa: BLE001  # whatever load() may raise is the example's error
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever load() may raise is the example's error
             found[row] = pickle.dumps((None, _sendable(error), traceback.format_exc()))
+        finally:
+            return_to(folder)
     return found
 
 
-def _sendable(error: Exception) -> Exception | tuple[str, str]:
+def _sendable(error: Exception | SystemExit) -> Exception | tuple[str, str]:
     """The error; of one that cannot be sent its name, and what it says."""
     with suppress(Exception):
-        if str(pickle.loads(pickle.dumps(error))) == str(error):  # noqa: S301  # our own
+        if isinstance(error, Exception) and str(pickle.loads(pickle.dumps(error))) == str(error):  # noqa: S301  # ours
             return error
     return type(error).__name__, str(error)
 
@@ -141,13 +149,17 @@ def scan(job: Job, task: Task, progress: Progress) -> Schema:
     if is_complete(source):
         return wide
     sure = job.known.get(task.split)
+    folder = working_directory()
     for row in task.rows.tolist():
+        begin_example(row)
         try:
             parts = list(parts_of(source[row]))
             for part in parts:
                 cover(job.schema, part, "", declared=sure)
                 wide = cover(wide, part, "", declared=sure)
-        except Exception:  # noqa: BLE001  # the build itself will tell of it, by its policy
+        except (Exception, SystemExit):  # noqa: BLE001  # the build itself will tell of it, by its policy
             continue
+        finally:
+            return_to(folder)
         progress(len(parts), 0)
     return wide

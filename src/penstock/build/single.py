@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,27 +13,30 @@ from typing import Any
 
 from ..errors import BuildError, SchemaError
 from ..load.dataset import Dataset
-from ..load.opening import Opened
-from ..manifest import Manifest, ShardEntry
+from ..load.opening import Opened, open_dataset
+from ..manifest import MANIFEST, WORK, Manifest, ShardEntry
 from ..records.formats import FORMATS, Format
+from ..records.schema_file import schema_path
 from ..records.shard import open_shard
 from ..records.tfrecord import TFRecord
 from ..sources.record_files import RecordFiles
 from ..splitting import Splits
 from ..storage import SPLIT, is_numbered, is_url
-from .commit import QUARANTINE
+from .file_commit import FileCommit, check_beside, finish_interrupted
 from .inputs import origins
-from .journal import hold
+from .journal import check_work_folder, hold, mark_work_folder
 from .local import Local
-from .numbered import NumberedFiles, check_apart, check_pattern, move, open_written, write_files, write_schemas
+from .numbered import NumberedFiles, check_apart, check_pattern, open_written, schema_texts, write_files
+from .ownership import QUARANTINE
 from .report import Built, Meter
+from .staging import source_urls, staged_files
 
 SUFFIXES = dict.fromkeys((".record", ".tfr", ".tfrec", ".tfrecord", ".tfrecords"), "tfrecord")
 SUFFIXES[".array_record"] = "array_record"
 PACKED = (".gz", ".tgz", ".zst", ".zip", ".xz", ".bz2")
 OTHERS = (*PACKED, ".tar", ".csv", ".json", ".jsonl", ".parquet", ".npz", ".h5")
 HIDDEN, DATA = ".build", "data"
-PLACING = "placing"  # is in the folder from when files begin to get their names: then they are those of this build
+PLACING = "placing"  # is in the folder when a commit was interrupted: the files under the names are of this build
 PARTS = 64  # that are built at first: what a build that was cut off does not do again
 
 
@@ -49,9 +52,6 @@ def names_file(path: str | Path) -> bool:
     if set(os.path.basename(path)) & set("*?") and not os.path.exists(path):
         hint = f"Number them: {re.sub('[*?]+', '{000..}', str(path), count=1)}"
         raise SchemaError("expected names of files to write, got a glob", str(path), hint)
-    if is_url(path):
-        hint = "Build a dataset there, or the file here, and copy it"
-        raise SchemaError("expected a folder of a store, got files of records", str(path), hint)
     return not folder
 
 
@@ -63,25 +63,44 @@ def quarantine_of(path: str | Path) -> Path:
     return folder.with_name(f"{folder.name[1 : -len(HIDDEN)]}.{QUARANTINE}")
 
 
+def build_objects(build: Callable[..., Built], source: Any, url: str, options: dict[str, Any]) -> Built:
+    """Build a source into files of a store: on a local disk first, where a build that was cut off goes on."""
+    with staged_files(url, overwrite=options["overwrite"], made_from=source_urls(_files_read(source))) as local:
+        built = build_file(build, source, Path(local), options)
+    opened = replace(open_dataset(url, built.schema, None), path=url)
+    Dataset.__init__(built, opened)
+    built.manifest = _described(built.manifest, opened, file_format(options["format"], Path(local), options["shards"]))
+    return built
+
+
 def build_file(build: Callable[..., Built], source: Any, path: Path, options: dict[str, Any]) -> Built:
     """Build a source into files, each with its index beside it. Their schema and bad examples are kept beside them.
 
-    They are built in a hidden folder first, where the same build again goes on after it was cut off.
+    They are built in a hidden folder first, where the same build again goes on after it was cut off. An interrupted
+    commit is finished first.
+
+    build  builds a dataset into the hidden folder; its argument `published` says whether files of it have their names
     """
     where = str(path)
+    path = Path(os.path.abspath(path))
     splits = list(source) if isinstance(source, Splits) else ["train"]
     check_pattern(where, splits)
     check_apart(where, _files_read(source))
     format = file_format(options["format"], path, options["shards"])
     with alone(path) as folder:
-        overwrite = options["overwrite"] or (folder / PLACING).exists()
+        if finish_interrupted(str(path)) is not None and folder.exists():
+            (folder / PLACING).touch()
+        placing = (folder / PLACING).exists()
+        if not any((folder / name).exists() for name in (WORK, MANIFEST)):
+            shutil.rmtree(folder, ignore_errors=True)  # a run was killed while it removed the folder
         for split in splits:
-            NumberedFiles(where, split, overwrite).check()
+            NumberedFiles(str(path), split, options["overwrite"] or placing).check()
+        check_beside((), _texts(path, splits))
         shards: dict[str, Any] = {"shards": 1, "format": format}
         if is_numbered(path):
             shards = {"shards": PARTS, "format": TFRecord()}
         try:
-            built = build(source, folder, **{**options, **shards})
+            built = build(source, folder, **{**options, **shards}, published=placing)
         except (Exception, KeyboardInterrupt) as error:
             if options["overwrite"] and isinstance(error, Exception):
                 shutil.rmtree(folder, ignore_errors=True)  # the next one begins anew in any case
@@ -91,27 +110,29 @@ def build_file(build: Callable[..., Built], source: Any, path: Path, options: di
             if type(error) is BuildError:
                 raise BuildError(str(error).replace(str(folder), where)) from error.__cause__
             raise
-        (folder / PLACING).touch()
         written = _put_into_place(built, folder, path, format, options)
-        if (folder / QUARANTINE).exists():
-            os.replace(folder / QUARANTINE, quarantine_of(path))
-        else:
-            quarantine_of(path).unlink(missing_ok=True)
-        write_schemas(where, written, built.schema)
         shutil.rmtree(folder)
-    opened = open_written(path, written, built.schema)
+    opened = replace(open_written(path, written, built.schema), path=Path(where))
     Dataset.__init__(built, opened)
     built.manifest = _described(built.manifest, opened, format)
     built.written, built.kept = sum(map(len, written.values())), 0
     return built
 
 
+def _texts(path: Path, splits: Iterable[str]) -> list[str]:
+    """The small files that are written beside the files of a pattern, or removed there."""
+    beside = [os.path.abspath(schema_path(str(path).replace(SPLIT, split))) for split in splits]
+    return [*beside, str(quarantine_of(path))]
+
+
 @contextmanager
 def alone(path: Path) -> Iterator[Path]:
     """A folder to build some files in, while no other process does; it stays for the next time unless it is removed."""
-    hidden = _hidden(str(path))
+    hidden = _hidden(os.path.abspath(path))
+    check_work_folder(hidden)
     handle = hold(hidden / "alone" / "lock")
     try:
+        mark_work_folder(hidden)
         yield hidden / DATA
     finally:
         if not (hidden / DATA).exists():
@@ -133,17 +154,22 @@ def _put_into_place(
 ) -> dict[str, list[str]]:
     """One shard becomes the one file; the records of many are dealt out into files."""
     shards = {split: [str(folder / shard.file) for shard in parts] for split, parts in built.manifest.splits.items()}
+    engine = options["engine"] or Local()
+    sync = getattr(engine, "sync", True)
+    texts = schema_texts(str(path), shards, built.schema)
+    kept = folder / QUARANTINE
+    texts[str(quarantine_of(path))] = kept.read_text(encoding="utf-8") if kept.exists() else None
     if not is_numbered(path):
         written = {split: [str(path).replace(SPLIT, split)] for split in shards}
-        for split, (shard,) in shards.items():
-            os.makedirs(os.path.dirname(written[split][0]) or ".", exist_ok=True)
-            move(shard, written[split][0])
+        for split in shards:
+            os.makedirs(os.path.dirname(written[split][0]), exist_ok=True)
+        moves = [(shard, written[split][0]) for split, (shard,) in shards.items()]
+        FileCommit(moves, [], texts).publish(str(path), sync=sync)
         return written
     records = {split: RecordFiles(files, built.schema, files, open_shard) for split, files in shards.items()}
-    engine = options["engine"] or Local()
     meter = Meter(engine.progress)
     meter.begin("writing files", sum(map(len, records.values())))
-    said: dict[str, Any] = {"shards": options["shards"], "sync": getattr(engine, "sync", True)}
+    said: dict[str, Any] = {"shards": options["shards"], "sync": sync, "texts": texts}
     return write_files(records, path, format, **said, overwrite=True, progress=meter)
 
 

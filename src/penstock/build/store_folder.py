@@ -29,6 +29,7 @@ from ..errors import BuildError, CorruptionError, NotFoundError
 from ..load.opening import Opened, open_manifest
 from ..load.urls import read_remote_manifest
 from ..manifest import (
+    ATTEMPT,
     HASHES_SUFFIX,
     MANIFEST,
     WORK,
@@ -36,17 +37,16 @@ from ..manifest import (
     hashes_path,
     manifest_bytes,
     shard_files,
-    shard_pattern,
 )
 from ..storage import join_url, open_store, split_url, url_name
 from ..storage.cache import Cache, RemoteFile, default_folder
 from ..tfds.directory import INFO
-from ..tfds.features import FEATURES, LABELS
-from ..tfds.writing import write_metadata
-from .commit import QUARANTINE, Leak, committed_manifest, find_leaks, write_quarantine
+from ..tfds.writing import metadata_files, write_metadata
+from .commit import Leak, committed_manifest, find_leaks, write_quarantine
 from .encoder import Outcome, Target
 from .engine import Workers
 from .journal import Journal, is_line
+from .ownership import planned_files, with_sidecars
 from .place import Folder, Results
 from .sending import send_shard, sent_files
 from .task import Task
@@ -54,7 +54,10 @@ from .task import Task
 SENDERS = 4  # shards that are sent at a time, or spools that are brought
 READERS = 16  # lines of a journal that are read at a time
 
-_LINE = re.compile(r"(\d{8})-\w+\.json")
+_LINE = re.compile(r"(\d{8})-(begin|spool|plan|shard|left|commit)\.json")
+_WORK_OBJECT = re.compile(  # lines, hashes of shards, spools, and what shows that machines reach the store
+    rf"{_LINE.pattern}|[^/]*{re.escape(HASHES_SUFFIX)}|[^/]+\.spool-\d{{5}}(\.index|\.keys)?|\.?{ATTEMPT}[^/]*"
+)
 
 
 class StoreFolder(Folder):
@@ -65,7 +68,9 @@ class StoreFolder(Folder):
         self._store, self._name = open_store(self.where)
         digest = blake2b(self.where.encode(), digest_size=8).hexdigest()
         self.directory = default_folder().with_name("builds") / f"{digest}-{url_name(self.where)}"
+        self.published = True
         self._standing: tuple[Manifest, RemoteFile] | None = None
+        self._damaged = False
         self._lock = threading.Lock()
 
     @property
@@ -88,7 +93,8 @@ class StoreFolder(Folder):
         return Target(self.where, journal.first, self._store.entry(self._at(journal.first)).version)
 
     def standing(self, *, broken: bool = False) -> Manifest | None:
-        """The dataset that stands here."""
+        """The existing dataset. A damaged manifest is an error, or counts as none; `publish` replaces it."""
+        self._damaged = False
         try:
             self._standing = read_remote_manifest(self.where)
         except NotFoundError:
@@ -96,13 +102,20 @@ class StoreFolder(Folder):
         except CorruptionError:
             if not broken:
                 raise
-            self._delete(MANIFEST)
+            self._damaged = True
             self._standing = None
         return None if self._standing is None else self._standing[0]
 
     def names(self) -> Iterable[str]:
         """The objects that are here."""
         return self._sizes()
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of an object; None if it is missing."""
+        try:
+            return self._store.read(self._at(name))
+        except NotFoundError:
+            return None
 
     def whole(self, entries: Mapping[str, dict[str, Any]], workers: Workers | None = None) -> tuple[set[str], set[str]]:
         """Which files are there with the sizes that their entries say. An object is whole, or is not there."""
@@ -159,7 +172,8 @@ class StoreFolder(Folder):
 
     def _close(self) -> None:
         self._delete(MANIFEST)
-        self._delete(INFO)
+        if self._standing is not None and INFO in metadata_files(self._standing[0]):
+            self._delete(INFO)
         self._standing = None
 
     def leaks(self, shards: Mapping[str, list[str]], staged: set[str]) -> tuple[int, list[Leak]]:
@@ -196,12 +210,16 @@ class StoreFolder(Folder):
             if _same(self._standing, manifest):
                 return manifest  # it was cut off after this
             self._close()
+        elif self._damaged:
+            self._delete(MANIFEST)
+        for path in self.directory.iterdir():
+            if path.is_file():
+                path.unlink()  # of a commit that was interrupted
         write_quarantine(self.directory, commit["quarantine"])
         write_metadata(self.directory, manifest)
         here = {path.name for path in self.directory.iterdir() if path.is_file()}
-        for name in self._sizes():
-            if name not in here and (name in (INFO, FEATURES, QUARANTINE) or name.endswith(LABELS)):
-                self._delete(name)
+        for name in set(commit.get("stale", ())) - here - {MANIFEST}:
+            self._delete(name)
         for name in sorted(here, key=lambda name: name == INFO):
             self._store.publish(self._at(name), (self.directory / name).read_bytes())
         if not self._store.publish(self._at(MANIFEST), manifest_bytes(manifest), exclusive=True):
@@ -212,13 +230,11 @@ class StoreFolder(Folder):
         return manifest
 
     def sweep(self, manifest: Manifest, replaced: Iterable[str]) -> None:
-        """Remove shards that are no part of the dataset."""
-        kept = {name for shard in manifest.shards() for name in shard_files(shard.file)}
-        gone = {name for file in replaced for name in shard_files(file)}
-        pattern = shard_pattern(manifest.name)
-        for name in self._sizes():
-            if (pattern.fullmatch(name) or name in gone) and name not in kept:
-                self._delete(name)
+        """Remove the shards of earlier builds that are not part of this dataset."""
+        kept = with_sidecars(shard.file for shard in manifest.shards())
+        gone = with_sidecars(replaced) - kept
+        for name in gone.intersection(self._sizes()) if gone else ():
+            self._delete(name)
 
     def finish(self) -> None:
         """Remove what the build kept, here and there."""
@@ -279,20 +295,41 @@ class StoreJournal(Journal):
         super().__init__(folder)
 
     def _read(self, path: Path) -> None:
+        check_work_objects(self._url)
         names = _lines(self._url)
         with ThreadPoolExecutor(READERS) as pool:
             store, _ = open_store(self._url)
             for name, data in zip(names, pool.map(store.read, names), strict=True):
-                kind, content = _line(data, name)
+                try:
+                    ((kind, content),) = json.loads(data).items()
+                except (ValueError, AttributeError, RecursionError):
+                    raise _foreign_work(self._url, url_name(name)) from None
+                if not is_line(kind, content):
+                    raise _foreign_work(self._url, url_name(name))
                 self._take(kind, content)
                 self._number = int(url_name(name)[:8])
                 self.first = self.first or f"{WORK}/{url_name(name)}"
 
-    def forget(self) -> None:
-        """Be as if nothing had been begun."""
+    def begin(self, content: dict[str, Any]) -> None:
+        """Forget what was done before, but for the names of the shards that it has sent."""
+        super().begin(content)
+        self._note_left()
+
+    def begin_again(self, content: dict[str, Any]) -> None:
+        """Begin a build of changed examples."""
+        super().begin_again(content)
+        self._note_left()
+
+    def _note_left(self) -> None:
+        if self.left or self.metadata:
+            self.note("left", {"files": sorted(self.left), "metadata": sorted(self.metadata)})
+
+    def _clear(self) -> None:
+        if self.begun is not None and self.plan is not None:
+            self.left |= planned_files(self.begun, self.plan)
         forget_lines(self._url)
         self.first = ""
-        super().forget()
+        super()._clear()
 
     def note(self, kind: str, content: dict[str, Any]) -> None:
         """Add a line; it is in the store when this returns. A number that is taken is that of another build."""
@@ -306,21 +343,26 @@ class StoreJournal(Journal):
         self._take(kind, content)
 
 
-def _line(data: bytes, name: str) -> tuple[str, dict[str, Any]]:
-    """A line of the journal. An object is whole or does not exist, so anything else is damage."""
-    try:
-        ((kind, content),) = json.loads(data).items()
-    except (ValueError, AttributeError, RecursionError):
-        kind = content = None
-    if not is_line(kind, content):
-        hint = "Pass overwrite=True (--overwrite) to build the dataset again"
-        raise CorruptionError(f"expected a line of a build's journal, got something else - at {name}. {hint}")
-    return str(kind), content
-
-
 def _lines(url: str) -> list[str]:
     store, folder = open_store(join_url(url, WORK))
     return [entry.name for entry in store.list(folder) if _LINE.fullmatch(url_name(entry.name))]
+
+
+def check_work_objects(url: str) -> None:
+    """Refuse a folder that has the name of a work folder, and holds other objects than a build's."""
+    store, folder = open_store(join_url(url, WORK))
+    for entry in store.list(folder):
+        if not _is_work_object(entry.name, folder):
+            raise _foreign_work(url, url_name(entry.name))
+
+
+def _foreign_work(url: str, name: str) -> BuildError:
+    hint = "Move it away, or build into another folder"
+    return BuildError(f"expected no {WORK} but Penstock's, got a foreign one with {name} - at {url}. {hint}")
+
+
+def _is_work_object(name: str, folder: str) -> bool:
+    return bool(_WORK_OBJECT.fullmatch(name[len(folder) :].lstrip("/")))
 
 
 def forget_lines(url: str) -> None:
@@ -328,5 +370,5 @@ def forget_lines(url: str) -> None:
     lines = _lines(url)
     store, folder = open_store(join_url(url, WORK))
     others = [entry.name for entry in store.list(folder) if entry.name not in lines]
-    for name in [*reversed(lines), *others]:
+    for name in [*reversed(lines), *(name for name in others if _is_work_object(name, folder))]:
         store.delete(name)

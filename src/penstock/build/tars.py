@@ -17,14 +17,15 @@ import numpy as np
 from ..dtypes import INTEGERS
 from ..errors import SchemaError
 from ..field import Field
+from ..identity import digest
 from ..load.dataset import Dataset, load
-from ..records.index import sidecar_path
 from ..records.peek import image_type
 from ..records.shard import ShardFormat
 from ..records.tar import KEY, SUFFIXES
 from ..schema import Schema
 from ..storage import Paths, is_numbered
-from .numbered import NumberedFiles, check_apart, check_pattern
+from .file_commit import FileCommit, finish_interrupted
+from .numbered import NEW, NumberedFiles, check_apart, check_pattern, staged
 from .report import Meter, Progress
 
 _KEY = re.compile(r"(?:[^/.][^/]*/)*[^/.]+")
@@ -65,20 +66,28 @@ def write_tars(
     size = format[0] if isinstance(format, Sequence) and not isinstance(format, str) else format
     size = size if isinstance(size, ShardFormat) else ShardFormat()
     meter = Meter(progress)
-    files: list[str] = []
-    for split in dataset:
+    text = os.path.abspath(text)
+    begun = digest(
+        repr(([(file.path, file.bytes) for file in dataset.files], mode, size, shards, dataset.schema)).encode()
+    )
+    overwrite = finish_interrupted(text) == begun or overwrite
+    named = {split: NumberedFiles(text, split, overwrite) for split in dataset}
+    for tars in named.values():
+        tars.check()
+        tars.sweep()
+    for split, tars in named.items():
         examples = dataset[split]
         meter.begin(f"writing {split}", len(examples))
         most = -(-len(examples) // shards) if shards else size.shard_examples
         limit = None if shards else size.shard_bytes
         if not is_numbered(text):
             most = limit = None  # one file for all
-        tars = NumberedFiles(text, split, overwrite)
-        tars.check()
         with _Tars(tars, mode, most, limit) as out:
             for number, example in enumerate(examples):
                 meter(1, out.add(_files(example, number, names, dataset.schema)))
-        files += out.names.files
+    files = [path for tars in named.values() for path in tars.files]
+    rest = [path for tars in named.values() for path in tars.rest()]
+    FileCommit([(staged(path), path) for path in files], rest, {}, begun).publish(text)
     return load(files)
 
 
@@ -153,7 +162,7 @@ def _content(kind: str, value: Any) -> bytes:
 
 
 class _Tars:
-    """Tars, one after the other; each is seen under its name once it is whole."""
+    """Tars, one after the other; they get their names when all of them are written."""
 
     def __init__(self, names: NumberedFiles, mode: str, most: int | None, limit: int | None) -> None:
         self.names = names
@@ -182,7 +191,7 @@ class _Tars:
     def _begin(self) -> tarfile.TarFile:
         self._path = self.names.next()
         folder, name = os.path.split(self._path)
-        self._temporary = os.path.join(folder, f".{name}.partial")
+        self._temporary = os.path.join(folder, f".{name}{NEW}.partial")
         self._open = tarfile.open(self._temporary, self.mode)  # type: ignore[call-overload]  # noqa: SIM115
         self._samples = self._bytes = 0
         return self._open
@@ -191,8 +200,7 @@ class _Tars:
         if self._open is not None:
             self._open.close()
             self._open = None
-            sidecar_path(self._path).unlink(missing_ok=True)  # that of a file that stood here
-            os.replace(self._temporary, self._path)
+            os.replace(self._temporary, staged(self._path))
 
     def __enter__(self) -> _Tars:
         return self
@@ -200,8 +208,9 @@ class _Tars:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self._end()
-            self.names.take_away_rest()
-        elif self._open is not None:
+            return
+        if self._open is not None:
             self._open.close()
             with suppress(FileNotFoundError):
                 os.unlink(self._temporary)
+        self.names.sweep()

@@ -26,6 +26,39 @@ Function = Callable[[Shared, Item, Progress], Result]
 
 MOST_CRASHES = 3  # of workers on one item
 
+_current: Any = None  # in a worker process: the number of the example that it loads, where its parent sees it
+
+
+class LostWorkerError(BuildError):
+    """Worker processes that ended while they worked on an item.
+
+    number  of the example that the last one was loading, in its source; -1 if it was loading none
+    """
+
+    def __init__(self, item: Any, number: int, code: int | None) -> None:
+        named = str(item).splitlines()
+        got = f"{MOST_CRASHES} that ended on it, the last {describe_exit(code)}"
+        super().__init__(f"expected a worker process to finish {named[0] if named else 'an item'}, got {got}")
+        self.item = item
+        self.number = number
+        self.code = code
+
+
+def describe_exit(code: int | None) -> str:
+    """How a process ended, in words."""
+    if code is None or code >= 0:
+        return f"with code {code}"
+    with suppress(ValueError):
+        memory = ", as the system does when memory runs out" if -code == signal.SIGKILL else ""
+        return f"by {signal.Signals(-code).name}{memory}"
+    return f"by signal {-code}"
+
+
+def begin_example(number: int) -> None:
+    """Note which example this process begins to load: if the process ends, its parent names the example."""
+    if _current is not None:
+        _current.value = number
+
 
 def silent(examples: int, size: int) -> None:
     """Progress that nobody is told of."""
@@ -59,8 +92,7 @@ def map_in_processes(
                     code = worker.end()
                     crashes[id(worker.item)] += 1
                     if crashes[id(worker.item)] >= MOST_CRASHES:
-                        got = f"{MOST_CRASHES} that ended on it, the last with code {code}"
-                        raise BuildError(f"expected a worker process to finish {worker.item}, got {got}") from None
+                        raise LostWorkerError(worker.item, worker.current.value, code) from None
                     items.appendleft(worker.item)
                     continue
                 if kind == "progress":
@@ -96,12 +128,14 @@ class _Worker:
         context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
         self.item: Any = None
         self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, function, shared), daemon=True)
+        self.current = context.RawValue("q", -1)
+        self.process = context.Process(target=_serve, args=(theirs, function, shared, self.current), daemon=True)
         self.process.start()
         theirs.close()
 
     def give(self, item: Any) -> None:
         self.item = item
+        self.current.value = -1
         self.connection.send(item)
 
     def end(self) -> int | None:
@@ -130,8 +164,10 @@ class WorkerTraceback(Exception):  # noqa: N818  # not raised: it shows where an
         return f"\n{self.args[0]}"
 
 
-def _serve(connection: Connection, function: Function[Any, Any, Any], shared: Any) -> None:
+def _serve(connection: Connection, function: Function[Any, Any, Any], shared: Any, current: Any) -> None:
     """A worker's life."""
+    global _current  # one for each process
+    _current = current
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C, and ends its workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -21,7 +21,8 @@ from ..manifest import MANIFEST
 from ..recipes import RECIPES
 from ..records.formats import Format
 from ..schema import Schema
-from ..sources import dedupe, recognise
+from ..sources import dedupe, detect
+from ..sources.labelled import notes_on
 from ..splitting import Splits, split
 from .built import built_json, run, show_built
 from .dataset import schema_table, split_table
@@ -31,6 +32,7 @@ from .show import console, print_json
 
 KINDS = (
     "array_records",
+    "coco",
     "csv",
     "image_classification",
     "image_folder",
@@ -81,6 +83,8 @@ def ratios(text: str) -> dict[str, float]:
 @click.option(
     "--delimiter", help='What stands between the cells of CSV files, ";" or "\\t"; a tab in .tsv, else a comma.'
 )
+@click.option("--image", metavar="COLUMN", help="The column of a CSV or JSON file that names images.")
+@click.option("--label", metavar="COLUMN", help="With images: the column of their classes.")
 @click.option("--split", "ratios", type=ratios, help="Split SOURCE: train=0.8,eval=0.2.")
 @click.option("--group", help="With --split: a column whose values stay together.")
 @click.option("--stratify", help="With --split: a column whose values are shared out evenly.")
@@ -109,8 +113,8 @@ def build(source: str, places: tuple[str, ...], **options: Any) -> int:
     """
     asked = _recipe(source, places, options) if source in RECIPES else _recognised(source, places, options)
     loud = not (options["quiet"] or options["as_json"])
-    if loud and asked.remark:
-        console().print(f"[dim]{escape(asked.remark)}[/dim]", soft_wrap=True)
+    for line in filter(None, (asked.remark, *asked.notes) if loud else ()):
+        console().print(f"[dim]{escape(line)}[/dim]", soft_wrap=True)
     examples, path = _split(asked.examples, options), asked.path
     if options["dedupe"]:
         examples = dedupe(examples, across=options["dedupe"] == "across")
@@ -137,7 +141,8 @@ def build(source: str, places: tuple[str, ...], **options: Any) -> int:
     if built is None:
         return INTERRUPTED
     if options["as_json"]:
-        print_json({**built_json(str(built.path), built), "source": asked.kind})
+        notes = {"notes": list(asked.notes)} if asked.notes else {}
+        print_json({**built_json(str(built.path), built), "source": asked.kind, **notes})
     elif loud:
         if options["retry_quarantine"] and not built.written:
             console().print(f"nothing to try again: no example of {escape(path)} is in quarantine", soft_wrap=True)
@@ -156,6 +161,7 @@ class Asked:
     formats: list[Format]
     schema: Schema | None = None
     info: Info = field(default_factory=Info)
+    notes: tuple[str, ...] = ()
 
 
 def _recognised(source: str, places: tuple[str, ...], options: dict[str, Any]) -> Asked:
@@ -164,12 +170,17 @@ def _recognised(source: str, places: tuple[str, ...], options: dict[str, Any]) -
         raise click.UsageError("expected SOURCE and the PATH of a dataset")
     if os.path.exists(source) and os.path.exists(places[0]) and os.path.samefile(source, places[0]):
         raise click.UsageError(f"expected another folder for the dataset, got SOURCE itself: {source}")
-    kind, why = (options["kind"], "") if options["kind"] else recognise(source)
+    found = detect(source, kind=options["kind"], image=options["image"], label=options["label"])
+    kind = found.kind
     how = _how(kind, f"{source} is taken as {kind}", options)
-    examples = getattr(sources, kind)(source, **how)
-    remarks = [f"{source} is taken as {kind}: {why}"] if why else []
-    remarks += _other_delimiter(examples) if kind == "csv" and not how else []
-    return Asked(kind, "\n".join(remarks), examples, places[0], asked_formats(options, places[0]))
+    if found.catalog is None:
+        _check_no_columns(f"{source} is taken as {kind}", options)
+    parts = {split: getattr(sources, kind)(*values, **{**said, **how}) for split, (values, said) in found.calls.items()}
+    examples = parts[""] if "" in parts else Splits(parts)
+    remarks = [f"{source} is taken as {kind}: {found.why}"] if found.why else []
+    remarks += _other_delimiter(examples) if kind == "csv" and not how and found.catalog is None else []
+    notes = [] if found.catalog is None else notes_on(examples, found.catalog)
+    return Asked(kind, "\n".join(remarks), examples, places[0], asked_formats(options, places[0]), notes=tuple(notes))
 
 
 def _how(kind: str, taken: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -181,6 +192,12 @@ def _how(kind: str, taken: str, options: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError(f"--delimiter is for CSV files, and {taken}")
     how = {} if side is None else {"resize": Image(max_side=side)}
     return how if delimiter is None else {"delimiter": delimiter.replace("\\t", "\t")}
+
+
+def _check_no_columns(taken: str, options: dict[str, Any]) -> None:
+    for name in ("image", "label"):
+        if options[name] is not None:
+            raise click.UsageError(f"--{name} is for a CSV or JSON file that names images, and {taken}")
 
 
 def _other_delimiter(rows: Any) -> Iterator[str]:
@@ -195,6 +212,7 @@ def _other_delimiter(rows: Any) -> Iterator[str]:
 def _recipe(name: str, places: tuple[str, ...], options: dict[str, Any]) -> Asked:
     """A dataset that we know: the folder of its files, and where it goes unless that is where TFDS looks for it."""
     _how("recipe", f"{name} is a recipe", options)
+    _check_no_columns(f"{name} is a recipe", options)
     if options["kind"] or len(places) > 2:
         raise click.UsageError(f"expected {name} ROOT [PATH]; a folder of that name is ./{name}")
     recipe = getattr(recipes, name)

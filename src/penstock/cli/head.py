@@ -10,6 +10,7 @@ from typing import Any
 import click
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ..errors import CorruptionError, NotFoundError, SchemaError
 from ..load.dataset import load
@@ -23,7 +24,7 @@ from ..schema import Schema
 from .dataset import is_dataset
 from .formats import Number
 from .outcome import PATH, WELL, Command, check_there, expand_all
-from .show import console, print_json, size_text
+from .show import console, print_example, size_text
 
 
 def parse_schema(text: str) -> Schema:
@@ -99,7 +100,7 @@ def _of_files(pattern: str, number: int, declared: Schema | None, *, as_json: bo
             else:
                 example = _decoded(codec, record, path, position)
             if as_json:
-                print_json(example)
+                print_example(example)
             else:
                 _print(example, codec, f"{path}, record {position}", len(record))
         shown += len(wanted)
@@ -118,7 +119,7 @@ def _of_dataset(path: str, number: int, schema: Schema | None, *, as_json: bool)
         wanted = min(number - shown, len(dataset[name]))
         shown += wanted
         for at, example in enumerate(dataset[name].decode(False).take(wanted)):
-            print_json(example) if as_json else _print(example, codec, f"{path}, {name}[{at}]")
+            print_example(example) if as_json else _print(example, codec, f"{path}, {name}[{at}]")
     return shown
 
 
@@ -152,12 +153,12 @@ def _print(example: dict[str, Any], codec: Codec | None, title: str, size: int |
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
     if codec is None:
-        table.add_row("record", "bytes", escape(shortened(example["record"])))
+        table.add_row("record", "bytes", Text(shortened(example["record"])))
     else:
         for leaf in codec.schema.leaves():
             kind = "" if leaf.kind in ("tensor", "text") else f" ({leaf.kind})"
             value = field_value_text(_lookup(example, leaf.name), leaf)
-            table.add_row(*map(escape, (leaf.name, f"{leaf}{kind}", value)))
+            table.add_row(escape(leaf.name), escape(f"{leaf}{kind}"), Text(value))
     screen = console()
     screen.print(f"[dim]{escape(title)}{'' if size is None else f' ({size_text(size)})'}[/dim]", soft_wrap=True)
     screen.print(table)

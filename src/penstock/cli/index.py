@@ -8,7 +8,7 @@ from ..records.check import dali_path
 from ..records.index import sidecar_path, write_index
 from ..records.peek import opening
 from ..records.wording import counted
-from ..storage import publish
+from ..storage import local_path, publish
 from .outcome import WELL, Command, check_there, expand_all, for_each
 from .show import Bar, console, print_json
 
@@ -23,6 +23,8 @@ def index(files: tuple[str, ...], dali: bool, as_json: bool) -> int:
     With FILE.index, FILE opens without a scan. The whole file is read once, for its checksum: an index never fits a
     file that has changed.
     """
+    for file in files:
+        local_path(file, "FILE")  # the index would lie beside a copy in the cache
     with Bar(expand_all(files)) as bar:
 
         def work(path: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ..errors import CorruptionError, ExampleError, NotFoundError, PenstockError
+from ..errors import CorruptionError, ExampleError, NotFoundError, PenstockError, redact
 from ..load.opening import names_files
 from ..load.urls import brought_files
 from ..sources.files import without_side_files
@@ -40,7 +40,7 @@ def told(error: BaseException | str) -> str:
 
 def complain(error: BaseException | str) -> None:
     """One sentence on stderr, and below it the lines of a table, where an error has one."""
-    sentence, *table = told(error).split("\n")
+    sentence, *table = redact(told(error)).split("\n")
     if not all(line.startswith("  ") for line in table):
         sentence, table = f"{sentence} {' '.join(' '.join(table).split())}", []
     click.echo("\n".join([f"penstock: error: {' '.join(sentence.split())}", *table]), err=True)
@@ -89,7 +89,7 @@ class Command(click.Command):
 
 def print_error(path: str | None, said: str) -> None:
     """What is wrong, as JSON."""
-    click.echo(json.dumps({**({} if path is None else {"file": path}), "error": said}))
+    click.echo(json.dumps({**({} if path is None else {"file": redact(path)}), "error": redact(said)}))
 
 
 def check_there(path: str) -> None:
@@ -113,7 +113,7 @@ def expand_all(patterns: Iterable[str]) -> list[str]:
 
 def _expanded(pattern: str) -> list[str]:
     if is_url(pattern) and names_files(pattern):
-        return brought_files([pattern], Cache())
+        return [path for files in brought_files([pattern], Cache()).values() for path in files.values()]
     if is_url(pattern):
         return [pattern]
     if SPLIT not in pattern or os.path.lexists(pattern):

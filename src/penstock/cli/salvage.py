@@ -17,6 +17,7 @@ from ..records.tfrecord import TFRecord, salvage_records, verify
 from ..records.wording import counted
 from ..schema import Schema
 from ..sources.record_files import format_named
+from ..storage import local_path
 from .outcome import DAMAGED, WELL, Command, check_there
 from .show import Bar, console, print_json, size_text
 from .verify import print_gaps
@@ -39,6 +40,8 @@ def salvage(file: str, out: str, compression: str | None, overwrite: bool, as_js
 
     FILE is only read. OUT appears when it is complete. Exit code 0: nothing was lost. 1: something was.
     """
+    local_path(file, "FILE")
+    local_path(out, "OUT")
     check_there(file)
     if os.path.exists(out):
         if os.path.samefile(file, out):

@@ -26,8 +26,10 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from ..columns import Bytes, Ragged
+from ..errors import redact
 from ..load.show import kind_text
 from ..records.wording import size_text
 from ..schema import Schema
@@ -41,6 +43,7 @@ __all__ = [
     "Line",
     "console",
     "fits",
+    "print_example",
     "print_json",
     "schema_rows",
     "size_text",
@@ -54,6 +57,10 @@ class Screen(Console):
     def on_broken_pipe(self) -> None:
         """Called by rich where it catches the error, to exit with code 1."""
         raise BrokenPipeError
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Called by rich for each line and each cell. Values of examples come as Text, and stay as they are."""
+        return super().render_str(redact(text), **options)
 
 
 def console(stderr: bool = False) -> Console:
@@ -94,8 +101,21 @@ def to_json(value: Any) -> Any:
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON."""
-    print(json.dumps(to_json(value), ensure_ascii=False))
+    """Print one line of JSON, without the secrets of URLs in it."""
+    print(json.dumps(_redacted(to_json(value)), ensure_ascii=False))
+
+
+def print_example(example: dict[str, Any]) -> None:
+    """Print the values of an example as one line of JSON, as they are."""
+    print(json.dumps(to_json(example), ensure_ascii=False))
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _redacted(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_redacted(item) for item in value]
+    return redact(value) if isinstance(value, str) else value
 
 
 class Line(Progress):

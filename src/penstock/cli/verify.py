@@ -9,6 +9,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
+from ..records.interrupted import check_complete
 from ..records.peek import another_kind, is_foreign
 from ..records.tfrecord import Report
 from ..records.wording import counted
@@ -44,6 +45,7 @@ def verify(files: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     with Bar(entries, quiet=quiet) as bar, closing(Checks(entries, bar)) as checks:
 
         def work(path: str) -> int:
+            check_complete([path])
             checked = checks(path)
             if entries[path] is None:
                 _check_kind(checked.report)

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from ..load.loader import Loader
 from ..records.index import sidecar_path
 from ..records.schema_file import schema_path
 from ..sources.tar import tar
-from ..storage import is_url
+from ..storage import checked_path, is_url, open_store, url_name
 from ..values import map_nested
 
 SIZE = (224, 224)
@@ -78,12 +79,23 @@ class AisDataset:
             raise SchemaError("expected the name of a file to write, got a folder", str(path))
         function = record_to_example or default_record_to_example
         source = tar(tars, record_to_example=lambda record: _plain(function(record)))
-        fresh = Path(path).with_name(f".{Path(path).name}.tfrecord")
+        text = checked_path(path, "path")
+        if is_url(text):
+            with TemporaryDirectory() as folder:
+                self._write(source, Path(folder, url_name(text)))
+                store, name = open_store(text)
+                store.send(Path(folder, url_name(text)), name)
+        else:
+            self._write(source, Path(text))
+        return [os.fspath(path)]
+
+    def _write(self, source: Any, path: Path) -> None:
+        """Write one TFRecord file, without its index and schema."""
+        fresh = path.with_name(f".{path.name}.tfrecord")
         build(source, fresh, order="source", overwrite=True)
         for beside in (sidecar_path(fresh), schema_path(fresh)):
             beside.unlink()
         os.replace(fresh, path)
-        return [os.fspath(path)]
 
 
 class Pairs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ..build.report import Built
@@ -11,7 +10,7 @@ from ..build.run import build
 from ..load.dataset import load
 from ..manifest import MANIFEST
 from ..splitting import Splits
-from ..storage import PathLike
+from ..storage import PathLike, checked_path, is_file, join_path
 from .features import as_features
 from .reading import MAPPING
 from .writing import describe
@@ -26,8 +25,8 @@ def export(sources: Mapping[str, Any], path: PathLike, *, sparse: Sequence[str] 
     numbered  whether the keys of examples are their numbers
     """
     features, schema = as_features(sources, sparse, numbered=numbered)
-    directory = Path(path)
-    there = any((directory / name).exists() for name in (MANIFEST, MAPPING))
+    directory = checked_path(path, "output_path")
+    there = any(is_file(join_path(directory, name)) for name in (MANIFEST, MAPPING))
     kept = load(directory, decode=False) if there else {}
     built = build(Splits({**kept, **features}), directory, schema=schema, order="tfds", overwrite=True)
     describe(directory)

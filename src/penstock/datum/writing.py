@@ -5,35 +5,36 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ..errors import SchemaError
 from ..field import Field
 from ..image import Image
-from ..manifest import read_manifest, write_manifest
+from ..manifest import MANIFEST, manifest_bytes, read_manifest
 from ..records import crc32c
 from ..records.codec import Codec
 from ..records.shard import open_shard
-from ..storage import PathLike, publish
+from ..storage import PathLike, checked_path, join_path, local_copies, publish_document
 from .reading import MAPPING, SHARDS
 
 
 def describe(path: PathLike) -> None:
     """Write what Datum reads a dataset by beside one of ours: its shards, the types and shapes of its features."""
-    directory = Path(path)
+    directory = checked_path(path)
     manifest = read_manifest(directory)
     if manifest.format != "tfrecord" or manifest.format_options("tfrecord").get("compression"):
         raise SchemaError("expected plain TFRecord files, as Datum reads them, got others", str(directory))
     first = next(iter(manifest.splits.values()))[0]
-    example = open_shard(str(directory / first.file)).example(Codec(manifest.schema), 0)
+    (copy,) = local_copies([join_path(directory, first.file)])
+    example = open_shard(copy.bring()).example(Codec(manifest.schema), 0)
     mapping = {field.name: _said(field, example) for field in manifest.schema.leaves()}
     shards = {split: {each.file: each.records for each in files} for split, files in manifest.splits.items()}
     files = {name: json.dumps(data).encode() for name, data in ((SHARDS, shards), (MAPPING, mapping))}
     for name, data in files.items():
-        publish(directory / name, data)
+        publish_document(join_path(directory, name), data)
     checksums = {name: crc32c(data) for name, data in files.items()}
-    write_manifest(directory, replace(manifest, files={**(manifest.files or {}), **checksums}))
+    covered = replace(manifest, files={**(manifest.files or {}), **checksums})
+    publish_document(join_path(directory, MANIFEST), manifest_bytes(covered))
 
 
 def _said(field: Field, example: Mapping[str, Any]) -> dict[str, Any]:

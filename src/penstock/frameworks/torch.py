@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing.context
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..columns import Bytes, Ragged
-from ..errors import MissingDependencyError
+from ..errors import MissingDependencyError, SchemaError
 from ..load.iteration import Iteration
 from ..load.loader import Loader
 from ..load.recipe import Form
@@ -23,6 +25,10 @@ except ImportError:
 
 MOST_WORKERS = 1024  # of one DataLoader
 BEFORE = -1  # the first iteration, which begins where the loader says
+
+# Modules whose loaders read a whole dataset, and give each rank a part of it; with the name of the library.
+DEALERS = {"accelerate.data_loader": "Accelerate", "transformers.trainer_pt_utils": "Trainer"}
+COUNTERS = {**DEALERS, "transformers.trainer": "Trainer", "transformers.trainer_utils": "Trainer"}  # that ask for len()
 
 
 def tensors(item: Any) -> Any:
@@ -60,7 +66,9 @@ class TorchDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]  # t
     """A loader as torch wants it: iterate it, or give it to `DataLoader(dataset, batch_size=None)`.
 
     Within torch.distributed every rank reads its part, and so does every worker process of a DataLoader: over all of
-    them each example comes once. Each time it is iterated is the next epoch, in workers too.
+    them each example comes once. Where a DataLoader was prepared by Accelerate, or by the Trainer of Hugging Face, that
+    gives each rank its part, and the workers of each rank read all of it. Each time it is iterated is the next epoch,
+    in workers too.
     """
 
     def __init__(self, loader: Loader) -> None:
@@ -68,15 +76,39 @@ class TorchDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]  # t
         self._loader = loader
         self._state: Mapping[str, Any] | None = None
         self._running: Iteration | None = None
-        # Workers are copies that forget: what epoch each is at stands where all copies see it.
-        self._epochs = torch.full((MOST_WORKERS,), BEFORE, dtype=torch.int64).share_memory_()
+        self._rank: tuple[int, int] | None = None  # of the process that spawned this worker
+        # Workers are copies that forget: the next epoch of each, and its last, stand where all copies see them.
+        self._epochs, self._last = torch.full((2, MOST_WORKERS), BEFORE, dtype=torch.int64).share_memory_()
 
-    def _dealt(self) -> tuple[Loader, int]:
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**self.__dict__, "_running": None}
+        if multiprocessing.context.get_spawning_popen() is not None:  # a worker, which knows nothing of this rank
+            state["_rank"] = self._part(DEALERS)
+        return state
+
+    def _part(self, dealers: Mapping[str, str]) -> tuple[int, int]:
+        """Index and count of the part that this rank reads."""
+        host = self._loader._recipe.host
+        if self._rank is not None:
+            return self._rank
+        dealer = _dealer(dealers)
+        if host.given:
+            if dealer is not None and host.count > 1:
+                raise SchemaError(
+                    f"expected all examples on every rank, since {dealer} gives each rank its part, "
+                    f"got shard({host.index}, {host.count})",
+                    "to_torch",
+                    "Remove shard(), or iterate a DataLoader that was not prepared",
+                )
+            return host.index, host.count
+        if dealer is None and torch.distributed.is_available() and torch.distributed.is_initialized():
+            return torch.distributed.get_rank(), torch.distributed.get_world_size()
+        return 0, 1
+
+    def _dealt(self, dealers: Mapping[str, str] = DEALERS) -> tuple[Loader, int]:
         """The part of this rank and worker."""
-        host, worker = self._loader._recipe.host, torch.utils.data.get_worker_info()
-        index, count = host.index, host.count
-        if count == 1 and torch.distributed.is_available() and torch.distributed.is_initialized():
-            index, count = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        worker = torch.utils.data.get_worker_info()
+        index, count = self._part(dealers)
         number, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
         return self._loader._dealt(index * workers + number, count * workers), number
 
@@ -85,20 +117,20 @@ class TorchDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]  # t
         epoch = int(self._epochs[worker])
         if self._state is not None:
             loader = loader.resume(self._state)
-        elif epoch != BEFORE:
+        elif epoch != BEFORE and not (self._last[worker] == BEFORE and epoch == loader._next):
             loader = loader.epoch(epoch)
         self._state = None
         self._running = iter(loader)
-        self._epochs[worker] = loader._next
+        self._epochs[worker], self._last[worker] = loader._next, loader._next - 1
         return self._running
 
     def __len__(self) -> int:
         worker = torch.utils.data.get_worker_info()
-        loader = self._dealt()[0] if worker is None else self._loader
+        loader = self._dealt(COUNTERS)[0] if worker is None else self._loader
         return len(loader)
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch the next iteration is."""
+        """Which epoch the next iteration is. A loader that was resumed in that epoch goes on within it."""
         self._epochs.fill_(self._loader.epoch(epoch)._next)
 
     def state_dict(self) -> dict[str, Any]:
@@ -110,6 +142,22 @@ class TorchDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]  # t
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The next iteration goes on from there."""
         self._state, self._running = state or None, None
+
+
+def _dealer(modules: Mapping[str, str]) -> str | None:
+    """The library among those of `modules` that called this, however far up, if it gives each rank its part.
+
+    No library passes on whether it does; so the callers are looked at. A worker that was forked has those of its rank.
+    """
+    if not any(module in sys.modules for module in modules):
+        return None
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if name in modules:
+            return modules[name]
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
 
 
 def to_torch(loader: Loader) -> TorchDataset:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..columns import Array, Bytes, Ragged
-from ..errors import SchemaError, name_known
+from ..errors import SchemaError, StateError, name_known
 from .chunks import Chunk, RowChunk, batch_of
 from .steps import Bucket, Items, Mark, with_slot
 
@@ -50,6 +50,8 @@ def bucketed(
         count += 1
         if count > given:
             yield batch_of(left, schema, shaped(), step.pad), with_slot(last, slot, count)
+    if count < given:
+        raise StateError(f"expected an epoch of {given} batches or more, as the state has, got {count}", "bucket")
 
 
 def _events(buckets: Array, sizes: tuple[int, ...], held: list[int]) -> list[tuple[int | None, int, Array]]:

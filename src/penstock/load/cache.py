@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import threading
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ..errors import SchemaError
+from .._core import crc32c
+from ..errors import SchemaError, StorageError
+from ..storage import local_path, write_all
 
 MISSING: Any = object()
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what the system reports where a file cannot grow
+
 _OVERHEAD = 100  # bytes that a value takes besides its own
 
 
@@ -20,16 +26,21 @@ class Store:
     """Examples by number. What comes first stays; when the budget is spent, nothing more is kept.
 
     Nothing is taken out to make room: in a random order, what has just been read is the last to be read again.
+
+    With a folder, each process appends to a file of its own, which has no name and goes with the process. An example is
+    kept once all of its bytes are written, and checked by its CRC-32C when it is read.
     """
 
     def __init__(self, budget: int, folder: str | os.PathLike[str] | None = None) -> None:
         self.budget = budget
-        self.folder = None if folder is None else os.fspath(folder)
+        self.folder = None if folder is None else str(local_path(folder, "cache"))
         self.used = 0
         self.shaped: set[str] = set()  # fields that have a shape for each row
         self._kept: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._file: Any = None
+        self._process = os.getpid()
+        self._warned = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Store, (self.budget, self.folder)  # another process begins with an empty one
@@ -47,34 +58,55 @@ class Store:
             return kept
         if self.folder is None:
             return _copied(kept)
-        offset, size, shape = kept
-        buffer = os.pread(self._file.fileno(), size, offset)
+        file, offset, size, checksum, shape = kept
+        buffer = os.pread(file.fileno(), size, offset)
+        if len(buffer) != size or crc32c(buffer) != checksum:
+            return MISSING  # damaged on the disk: it is made again
         return _restored(shape, memoryview(bytearray(buffer)), [0])
 
     def put(self, number: int, example: Any) -> None:
         """Keep an example, or None for one that was left out, if there is room."""
+        if self._process != os.getpid():  # a fork: what is kept so far can be read, the file is the parent's
+            self._process, self._lock, self._file = os.getpid(), threading.Lock(), None
         parts: list[bytes] = []
         if self.folder is None:
             entry, size = _copied(example), _size(example)
         else:
-            shape = _taken_apart(example, parts)
+            entry = _taken_apart(example, parts)
             size = sum(map(len, parts))
-            entry = (0, size, shape)
         with self._lock:
             if number in self._kept or self.used + size > self.budget:
                 return
             if self.folder is not None and example is not None:
-                entry = (self._append(parts), size, entry[2])
+                data = b"".join(parts)
+                offset = self._append(data)
+                if offset is None:
+                    return
+                entry = (self._file, offset, size, crc32c(data), entry)
             self._kept[number] = None if example is None else entry
             self.used += size
 
-    def _append(self, parts: list[bytes]) -> int:
-        if self._file is None:
-            os.makedirs(self.folder or ".", exist_ok=True)
-            self._file = tempfile.TemporaryFile(prefix="penstock-cache-", dir=self.folder, buffering=0)  # noqa: SIM115
-        offset = self._file.seek(0, os.SEEK_END)
-        self._file.write(b"".join(parts))
-        return int(offset)
+    def _append(self, data: bytes) -> int | None:
+        """Return where the data was written, or None where the disk is full: nothing of it is left then."""
+        offset = None
+        try:
+            if self._file is None:
+                os.makedirs(self.folder or ".", exist_ok=True)
+                prefix = "penstock-cache-"
+                self._file = tempfile.TemporaryFile(prefix=prefix, dir=self.folder, buffering=0)  # noqa: SIM115
+            offset = int(self._file.seek(0, os.SEEK_END))
+            write_all(self._file, data)
+        except OSError as error:
+            if offset is not None:
+                os.ftruncate(self._file.fileno(), offset)
+            if error.errno not in FULL:
+                raise StorageError(f"cannot write to the cache: {error} - at {self.folder}") from error
+            if not self._warned:
+                kept = f"{len(self._kept)} examples are kept, the others are decoded in every epoch"
+                warnings.warn(f"no space left for the cache in {self.folder}: {kept}", stacklevel=2)
+            self._warned = True
+            return None
+        return offset
 
 
 def _copied(value: Any) -> Any:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import platform
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core import Shards
-from ..errors import SchemaError
+from ..errors import LoadError, SchemaError, redact
 from ..schema import Schema
-from ..storage import PathLike, Paths
+from ..storage import PathLike, Paths, file_stamp
 from ..storage.cache import Cache
 from .decoding import check_decode
 from .opening import Opened, open_dataset
 from .recipe import Part, Recipe, fetcher_of, shards_of
-from .shard_files import JoinedFiles, ShardFiles
+from .shard_files import JoinedFiles, ShardFile, ShardFiles
 from .slices import resolve
 from .split import Split
 
@@ -135,7 +137,7 @@ class Dataset(Mapping[str, Split]):
             given = None if opened.schema == opened.manifest.schema else opened.schema.to_json()
             said = (given, opened.format, self.decode, self.on_error, opened.cache)
             return _reopened, (str(opened.path), *said, self.fingerprint())
-        return _restored, (opened, self.decode, self.on_error)
+        return _restored, (opened, self.decode, self.on_error, platform.node())
 
     def info(self) -> dict[str, Any]:
         """What it is, plain: name, path, splits with their sizes, schema, and what its build or TFDS said."""
@@ -149,7 +151,7 @@ class Dataset(Mapping[str, Split]):
         }
         told: dict[str, Any] = {
             "name": self.name,
-            "path": str(self.path),
+            "path": redact(str(self.path)),
             "splits": splits,
             "schema": self.schema.to_json(),
         }
@@ -206,7 +208,7 @@ def _reopened(
     path: str, schema: Any, format: str | None, decode: Any, on_error: str, cache: Cache | None, fingerprint: str
 ) -> Dataset:
     given = None if schema is None else Schema.from_json(schema)
-    folder, most = (None, None) if cache is None else (cache.folder, cache.most)
+    folder, most = (None, None) if cache is None else (cache.given, cache.most)
     said: dict[str, Any] = {"schema": given, "format": format, "decode": decode, "on_error": on_error}
     dataset = load(path, **said, cache=folder, cache_bytes=most)
     if dataset.fingerprint() != fingerprint:
@@ -214,5 +216,18 @@ def _reopened(
     return dataset
 
 
-def _restored(opened: Opened, decode: Any, on_error: str) -> Dataset:
+def _restored(opened: Opened, decode: Any, on_error: str, host: str) -> Dataset:
+    if host != platform.node():  # it may have copies of the files: those count from now on
+        splits = {split: ShardFiles(map(_stamped, files)) for split, files in opened.splits.items()}
+        opened = replace(opened, splits=splits)
     return Dataset(opened, decode=decode, on_error=on_error)
+
+
+def _stamped(file: ShardFile) -> ShardFile:
+    if file.stamp is None:
+        return file
+    stamp = file_stamp(file.path)
+    if stamp[2] != file.bytes:
+        problem = f"expected the file of {file.bytes} bytes that was pickled, got {stamp[2]} bytes"
+        raise LoadError(f"{problem} - at {file.path}. Call ps.load again", path=file.path)
+    return replace(file, stamp=stamp)

@@ -173,6 +173,7 @@ def bring_beside(file: ShardFile, suffix: str, check: Callable[[Path], object] =
     path = Path(file.path + suffix)
     if path.exists():
         return path
+    file.remote.cache.claim()
     store, name = open_store(file.remote.file.url + suffix)
     data = store.read(name)
     fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -17,13 +17,14 @@ from ..datum.reading import MAPPING
 from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
 from ..manifest import MANIFEST, dataset_name
 from ..records.codec import default_threads
-from ..records.index import SUFFIX, sidecar_path
+from ..records.index import SUFFIX, is_foreign, sidecar_path
 from ..records.peek import opening
 from ..records.tar import checked_schema, rules_of, sampled_schema
 from ..schema import Schema
 from ..sources.listed import split_order
 from ..sources.record_files import files_of, files_of_splits, format_named, schema_of
-from ..storage import PathLike
+from ..storage import FileStamp, PathLike, file_stamp
+from ..storage.cache import cache_home
 from ..tfds.directory import INFO
 from .opening import Opened
 from .shard_files import ShardFile, ShardFiles
@@ -59,14 +60,24 @@ def open_files(
     format: str | None,
     *,
     raw: bool = False,
+    cached: Path | None = None,
+    brought: Mapping[str, list[str]] | None = None,
 ) -> Opened:
-    """Record files as a dataset."""
-    path = Path(paths[0])
-    found = files_of_splits(paths, partial(record_files, format=format))
+    """Record files as a dataset.
+
+    cached   a cache: files below it may be deleted and downloaded again, with the same content
+    brought  the local files of each pattern of a store
+    """
+    path = Path(paths[0]) if brought is None else next(Path(file) for files in brought.values() for file in files)
+    found = files_of_splits(paths, partial(record_files, format=format), brought or {})
     splits = {split or "train": files for split, files in found.items()}
     files = [file for some in splits.values() for file in some]
     with ThreadPoolExecutor(min(len(files), default_threads() * 4)) as pool:
         opened = dict(zip(files, pool.map(lambda file: indexed(file, cache), files), strict=True))
+    if cached is not None:
+        for file in files:
+            if cached in Path(file).parents:
+                opened[file] = replace(opened[file], stamp=None)
     tars = [file for file in files if opened[file].rules is not None]
     if tars and len(tars) < len(files):
         other = next(file for file in files if opened[file].rules is None)
@@ -96,47 +107,49 @@ def _datasets_below(folder: Path) -> list[Path]:
 def indexed(path: str, cache: PathLike | None = None) -> ShardFile:
     """A file with its index: the one beside it, the one in the cache, or a new one."""
     beside, cached = sidecar_path(path), cached_index(path, cache)
-    size = _size(path)
+    stamp = _stamp(path)
     for sidecar in (beside, cached):
         if sidecar.exists():
             with suppress(CorruptionError, StorageError):
-                return _described(Shard(path, sidecar, True), path, size, str(sidecar))
+                return _described(Shard(path, sidecar, True), stamp, str(sidecar))
     with opening(path):
         shard = Shard(path)
     if shard.format[0] == "array_record":
-        return ShardFile(path, len(shard), size, None)  # its footer is its index
+        return ShardFile(path, len(shard), stamp[2], None, stamp=stamp)  # its footer is its index
     if not len(shard):
-        return _described(shard, path, size, None)
+        return _described(shard, stamp, None)
     index = shard.index()
     for sidecar in (beside, cached):
+        if is_foreign(sidecar):
+            continue
         with suppress(OSError):
             if sidecar is cached:
                 cached.parent.mkdir(parents=True, exist_ok=True)
             index.write(sidecar)
-            return _described(shard, path, size, str(sidecar))
-    return _described(shard, path, size, None)  # nowhere to keep it: made again with each open
+            return _described(shard, stamp, str(sidecar))
+    return _described(shard, stamp, None)  # nowhere to keep it: made again with each open
 
 
-def _described(shard: Shard, path: str, size: int, sidecar: str | None) -> ShardFile:
+def _described(shard: Shard, stamp: FileStamp, sidecar: str | None) -> ShardFile:
     kind, compression = shard.format
+    path, _, size, _ = stamp
     if kind != "tar":
-        return ShardFile(path, len(shard), size, sidecar)
+        return ShardFile(path, len(shard), size, sidecar, stamp=stamp)
     inflated = int(shard.offsets[-1]) if compression != "none" else 0
-    return ShardFile(path, len(shard), size, sidecar, rules=(), inflated=inflated)
+    return ShardFile(path, len(shard), size, sidecar, rules=(), inflated=inflated, stamp=stamp)
 
 
 def cached_index(path: str, folder: PathLike | None = None) -> Path:
     """Where the index of a file is kept whose directory is not ours to write to."""
     if folder is None:
-        home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        folder = os.path.join(home, "penstock", "index")
+        folder = cache_home() / "index"
     full = os.path.realpath(path)
     digest = hashlib.blake2b(full.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     return Path(folder) / f"{digest}-{os.path.basename(full)}{SUFFIX}"
 
 
-def _size(path: str) -> int:
+def _stamp(path: str) -> FileStamp:
     try:
-        return os.stat(path).st_size
+        return file_stamp(path)
     except FileNotFoundError:
         raise NotFoundError(f"expected a file, got nothing at {path}") from None

@@ -12,7 +12,7 @@ from ..errors import SchemaError, name_known
 from ..schema import Schema
 from .decoding import check_decode
 from .recipe import Ahead, Form, Mixture, Recipe
-from .state import Host, Position, resumed
+from .state import MOST, Host, Position, resumed
 from .steps import (
     Batch,
     Bucket,
@@ -104,6 +104,8 @@ class Loader:
 
         Where the number of examples is no multiple of `count`, some hosts get one more; even="drop" leaves the last
         ones out, even="pad" (or True) gives some twice, so that all hosts get equally many.
+
+        It is final: `to_torch` does not divide the examples among ranks again. shard(0, 1) keeps all of them.
         """
         _number("count", count, 1)
         if not 0 <= _number("index", index, 0) < count:
@@ -111,9 +113,9 @@ class Loader:
         known = {False: None, True: "pad", "pad": "pad", "drop": "drop"}
         if even not in known:
             raise SchemaError(f'expected even=False, "pad" or "drop", got {even!r}', "shard")
-        if self._recipe.host.count > 1:
+        if self._recipe.host.given:
             raise SchemaError("expected one shard(), got a second", "shard", "Compute one index and one count")
-        return self._with(replace(self._recipe, host=Host(index, count, known[even])))
+        return self._with(replace(self._recipe, host=Host(index, count, known[even], given=True)))
 
     # What is in them
 
@@ -260,7 +262,8 @@ class Loader:
             recipe.dataset,
             recipe.pipeline,
             lockstep=recipe.lockstep,
-            slots=[type(step).__name__.lower() for step in recipe.stateful()],
+            steps=recipe.steps,
+            order=recipe.global_order,
         )
         return Loader(recipe, epoch=position.epoch, start=position)
 
@@ -283,7 +286,9 @@ class Loader:
     def to_torch(self) -> TorchDataset:
         """The same for PyTorch: an IterableDataset of tensors, to be iterated or given to a DataLoader.
 
-        Its rank in torch.distributed and the workers of a DataLoader read a part each.
+        Its rank in torch.distributed and the workers of a DataLoader read a part each. Where Accelerate or the Trainer
+        of Hugging Face deal batches to the ranks, it is they who do so. `shard` before it decides otherwise:
+        shard(0, 1) reads everything on every rank.
         """
         from ..frameworks.torch import to_torch
 
@@ -356,12 +361,15 @@ def _length_after(step: Step, length: int) -> int:
 
 
 def _number(name: str, value: Any, least: int) -> int:
+    most = (1 << 64) - 1 if name == "seed" else MOST
     try:
         number = operator.index(value)
     except TypeError:
         raise SchemaError(f"expected {name} to be an int, got {type(value).__name__}", name) from None
     if isinstance(value, bool) or number < least:
         raise SchemaError(f"expected {name} to be {least} or more, got {value!r}", name)
+    if number > most:
+        raise SchemaError(f"expected {name} to be at most {most}, got {value!r}", name)
     return number
 
 
@@ -381,7 +389,7 @@ def mix(loaders: Mapping[Loader, float], *, seed: int = 0) -> Loader:
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < float("inf"):
             raise SchemaError(f"expected a share above 0, got {share!r}", where)
         recipe = loader._recipe
-        if recipe.steps or recipe.host.count > 1:
+        if recipe.steps or recipe.host.given:
             raise SchemaError(
                 "expected a loader without map, batch or shard, got one with it", where, "Do it after mix"
             )

@@ -15,13 +15,14 @@ from ..records.formats import FORMATS
 from ..records.shard import open_shard
 from ..records.tar import SUFFIXES as TARS
 from ..schema import Schema
-from ..storage import PathLike, Paths, beside, is_glob, is_url, path_list
+from ..storage import FileStamp, PathLike, Paths, beside, file_stamp, is_glob, is_url, local_path, path_list
 from ..storage.cache import Cache, RemoteFile
 from ..tfds.directory import INFO, Prepared, find_dataset, is_tfds_name, read_prepared
 from .shard_files import NamedFiles, ShardFiles, StoredFiles
 
 READABLE = (*FORMATS, "tar")
-FILE_SUFFIXES = (".tfrecord", ".tfrecords", ".record", ".array_record", ".gz", ".zst", ".bz2", ".xz", *TARS)
+RECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".record", ".tfr", ".tfrec", ".array_record", ".arrayrecord")
+FILE_SUFFIXES = (*RECORD_SUFFIXES, ".gz", ".zst", ".bz2", ".xz", *TARS)
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ def open_dataset(
 
     raw  the files of a tar stay bytes
     """
+    if cache is not None:
+        local_path(cache, "cache")
     if format not in (None, *READABLE):
         expected = ", ".join(f'"{known}"' for known in READABLE)
         raise SchemaError(f"expected one of the formats {expected}, or None to find it out, got {format!r}", "load")
@@ -72,7 +75,8 @@ def open_dataset(
     directory = Path(path) if isinstance(path, (str, os.PathLike)) and os.path.isdir(path) else None
     if directory is not None:
         if (directory / MANIFEST).is_file():
-            return open_manifest(directory, read_manifest(directory), given, format)
+            stamp = file_stamp(directory / MANIFEST)  # before it is read
+            return open_manifest(directory, read_manifest(directory), given, format, stamp=stamp)
         if (directory / INFO).is_file():
             from .prepared import open_prepared
 
@@ -85,12 +89,15 @@ def open_dataset(
     from .files import open_files  # sources take a while to import, and datasets of ours need none
 
     if remote:
-        from .urls import brought_files, open_url
+        from .urls import brought_files, known_schema, open_url
 
         shared = Cache(cache, cache_bytes)
         if is_url(path) and not names_files(str(path)):
             return open_url(str(path), given, format, shared)
-        paths = [file for each in paths for file in (brought_files([each], shared) if is_url(each) else [each])]
+        brought = brought_files(paths, shared)
+        given = given or known_schema(url for files in brought.values() for url in files)
+        local = {text: list(files.values()) for text, files in brought.items()}
+        return open_files(paths, given, cache, format, raw=raw, cached=shared.folder, brought=local)
     return open_files(paths, given, cache, format, raw=raw)
 
 
@@ -144,10 +151,12 @@ def open_manifest(
     format: str | None = None,
     cache: Cache | None = None,
     told: RemoteFile | None = None,
+    stamp: FileStamp | None = None,
 ) -> Opened:
     """The dataset of a manifest, in one of the formats that it is there in.
 
     cache, told  of a dataset in a store: where its shards come, and the object that the manifest was read from
+    stamp        of a dataset on this machine: the file that the manifest was read from
     """
     chosen = format or manifest.format
     if chosen not in manifest.formats:
@@ -157,7 +166,7 @@ def open_manifest(
     shards = manifest.formats[chosen]
     if cache is None:
         _check_empty_shards(str(directory), shards, chosen)
-        splits = {split: NamedFiles(entries, str(directory)) for split, entries in shards.items()}
+        splits = {split: NamedFiles(entries, str(directory), stamp) for split, entries in shards.items()}
     else:
         where = (str(directory), cache, told, ranged)
         splits = {split: StoredFiles(entries, *where) for split, entries in shards.items()}

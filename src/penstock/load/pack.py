@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..columns import Array, Ragged
-from ..errors import SchemaError
+from ..errors import SchemaError, StateError
 from .chunks import Chunk, RowChunk
 from .steps import Mark, Pack, with_slot
 
@@ -46,7 +46,10 @@ def packed(
             if skip is not None and len(begins):
                 begins[0] = skip or begins[0]
                 skip = None
-        begins = np.minimum(begins, lengths)
+            if np.any((begins > 0) & (begins >= lengths)):
+                row = int(np.argmax((begins > 0) & (begins >= lengths)))
+                expected = f"expected an example of more than {begins[row]} tokens, as the state has"
+                raise StateError(f"{expected}, got {lengths[row]}", "pack", "Resume with the maps of before")
         for row, (length, begin) in enumerate(zip(lengths.tolist(), begins.tolist(), strict=True)):
             pieces.append(_Piece(length - begin, begin, with_slot(marks[row], slot, 0)))
         tokens = {name: _values(column, splits, begins) for name, column in fields.items()}

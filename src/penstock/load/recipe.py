@@ -35,7 +35,7 @@ def fetcher_of(files: ShardFiles) -> Fetcher | None:
 
 def shards_of(files: ShardFiles, fetcher: Fetcher | None) -> Shards:
     """Shards to read from."""
-    return Shards(files.places()) if fetcher is None else Shards(files.places(), fetcher.bring)
+    return Shards(files.places(), None if fetcher is None else fetcher.bring, files.stamps)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, overload
 from ..manifest import ShardEntry, index_file, shard_column, shard_paths
 from ..records.index import SUFFIX
 from ..records.tar import Rule
-from ..storage import join_url
+from ..storage import FileStamp, join_url
 from ..storage.cache import Cache, RemoteFile, checksum_tag
 from .remote import Remote
 
@@ -27,6 +27,7 @@ class ShardFile:
     rules       what the files of a tar are read as
     inflated    the bytes of a compressed tar once it is inflated to be read; 0 of all others
     remote      where it comes from, if the path is that of a cache
+    stamp       the file that must be unchanged when it is opened: itself
     """
 
     path: str
@@ -36,6 +37,7 @@ class ShardFile:
     rules: tuple[Rule, ...] | None = None
     inflated: int = 0
     remote: Remote | None = None
+    stamp: FileStamp | None = None
 
     @property
     def place(self) -> str:
@@ -83,6 +85,11 @@ class ShardFiles(Sequence[ShardFile]):
         return ((file.place if at_source else file.path, file.records, file.sidecar, file.rules) for file in self)
 
     @property
+    def stamps(self) -> list[FileStamp | None]:
+        """For each the file that must be unchanged when it is opened."""
+        return [file.stamp for file in self]
+
+    @property
     def elsewhere(self) -> bool:
         """Whether some are in a store."""
         return any(file.remote is not None for file in self)
@@ -111,11 +118,15 @@ class _Places(Sequence[Place]):
 
 
 class NamedFiles(ShardFiles):
-    """The shards of a split that a manifest names, in their directory."""
+    """The shards of a split that a manifest names, in their directory.
 
-    def __init__(self, shards: Sequence[ShardEntry], directory: str) -> None:
+    stamp  the manifest: a build removes it before it replaces a shard
+    """
+
+    def __init__(self, shards: Sequence[ShardEntry], directory: str, stamp: FileStamp | None = None) -> None:
         self._shards = shards
         self._directory = directory
+        self._stamp = stamp
 
     def __len__(self) -> int:
         return len(self._shards)
@@ -123,7 +134,12 @@ class NamedFiles(ShardFiles):
     def _file(self, at: int) -> ShardFile:
         shard = self._shards[at]
         path = os.path.join(self._directory, shard.file)
-        return ShardFile(path, shard.records, shard.bytes, index_file(path))
+        return ShardFile(path, shard.records, shard.bytes, index_file(path), stamp=self._stamp)
+
+    @property
+    def stamps(self) -> list[FileStamp | None]:
+        """For each the file that must be unchanged when it is opened."""
+        return [self._stamp] * len(self)
 
     @property
     def records(self) -> list[int]:
@@ -217,6 +233,11 @@ class JoinedFiles(ShardFiles):
     def sizes(self) -> list[int]:
         """How many bytes each has."""
         return [*chain.from_iterable(part.sizes for part in self._parts)]
+
+    @property
+    def stamps(self) -> list[FileStamp | None]:
+        """For each the file that must be unchanged when it is opened."""
+        return [*chain.from_iterable(part.stamps for part in self._parts)]
 
     def describe(self, at_source: bool) -> Iterator[Place]:
         """What the core must know of each."""

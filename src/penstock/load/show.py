@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import PenstockError
+from ..errors import PenstockError, redact
 from ..records.peek import image_type
 from ..records.wording import MOST_VALUES, counted, shortened, size_text
 from ..schema import Field, Schema
@@ -32,7 +32,7 @@ def dataset_text(dataset: Dataset) -> str:
     """The splits and the schema."""
     splits = dataset.info()["splits"]
     width = max([len(split) for split in splits], default=0)
-    lines = [f"Dataset({dataset.name!r}, {str(dataset.path)!r})"]
+    lines = [f"Dataset({dataset.name!r}, {redact(str(dataset.path))!r})"]
     for split, what in splits.items():
         held = f"{counted(what['examples'], 'example')} in {counted(what['shards'], 'shard')}"
         lines.append(f"  {split:<{width}}  {held}, {size_text(what['bytes'])}")

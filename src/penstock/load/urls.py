@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..errors import NotFoundError
 from ..manifest import MANIFEST, MOST_MANIFEST_BYTES, Manifest, parse_manifest
 from ..schema import Schema
-from ..storage import expand, join_url, open_store, read_json_object
+from ..storage import SPLIT, expand, is_url, join_url, open_store, read_json_object, split_patterns, url_name
 from ..storage.cache import Cache, RemoteFile
 from ..tfds.directory import INFO
 from .fetching import Fetcher
@@ -55,13 +55,28 @@ def _has(url: str, name: str) -> bool:
     return True
 
 
-def brought_files(urls: Sequence[str], cache: Cache) -> list[str]:
-    """Files of a store that come without a manifest: all of them are brought, for nothing says what is in them."""
-    files = []
-    for url in (found for pattern in urls for found in expand(pattern)):
+def brought_files(patterns: Sequence[str], cache: Cache) -> dict[str, dict[str, str]]:
+    """Local copies of files that come without a manifest, by URL, for each pattern.
+
+    All of them are brought, for nothing says what is in them.
+    """
+    from ..sources.files import without_side_files
+
+    texts = [each for text in patterns for each in (split_patterns(text).values() if SPLIT in text else [text])]
+    found = {text: without_side_files(expand(text)) for text in texts if is_url(text)}
+    files = {}
+    for url in dict.fromkeys(url for urls in found.values() for url in urls):
         store, name = open_store(url)
         entry = store.entry(name)
         remote = Remote(RemoteFile(url, entry.size, version=entry.version), cache)
-        files.append(ShardFile(str(cache.path(remote.file)), 0, entry.size, None, remote=remote))
-    Fetcher(ShardFiles(files)).get(file.path for file in files)
-    return [file.path for file in files]
+        files[url] = ShardFile(str(cache.path(remote.file)), 0, entry.size, None, remote=remote)
+    Fetcher(ShardFiles(files.values())).get(file.path for file in files.values())
+    return {text: {url: files[url].path for url in urls} for text, urls in found.items()}
+
+
+def known_schema(urls: Iterable[str]) -> Schema | None:
+    """The schema that lies beside files of a store, as `build` writes it; tars have none."""
+    from ..sources.record_files import format_named, schema_beside
+
+    records = [url for url in urls if format_named(url_name(url)) != "tar"]
+    return schema_beside(records) if records else None

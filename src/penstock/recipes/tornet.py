@@ -11,11 +11,11 @@ What is stored, under which names, in which splits, is what the builder of mit-l
 from __future__ import annotations
 
 import csv
+import io
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,10 @@ from ..info import Info
 from ..records.array_record import ArrayRecord
 from ..records.formats import Format
 from ..schema import Schema
-from ..sources.files import stamp_of, within
+from ..sources.files import read_text, stamp_of, within
 from ..sources.netcdf import open_netcdf, plain, read_seconds, read_variable, seconds_of
 from ..sources.tfds_builder import GeneratedSplits
+from ..storage import checked_path, is_url, join_path, list_folder
 from ..subset import column_of, view
 from .tornet_loader import coordinates as coordinates
 from .tornet_loader import loader as loader
@@ -136,6 +137,7 @@ class Recordings:
 
     root: str
     rows: list[dict[str, str]]
+    known: Mapping[str, str] = field(default_factory=dict, repr=False)  # stamps of files in a store
 
     schema = SCHEMA
 
@@ -159,11 +161,16 @@ class Recordings:
 
     def place(self, index: int) -> str:
         """Where the file is."""
-        return within(self.root, self.key(index), os.path.join(self.root, CATALOG))
+        return within(self.root, self.key(index), join_path(self.root, CATALOG))
+
+    def has(self, index: int) -> bool:
+        """Whether the file is there."""
+        path = self.place(index)
+        return path in self.known if is_url(path) else os.path.isfile(path)
 
     def stamp(self, index: int) -> str:
         """Changes when the file does."""
-        return stamp_of(self.place(index))
+        return stamp_of(self.place(index), self.known)
 
     def column(self, name: str) -> Sequence[Any]:
         """A column of the catalog; where it has none of that name, the attribute of each file."""
@@ -208,7 +215,7 @@ def recordings(root: str | os.PathLike[str] | None = None) -> Recordings:
     ps.split(tornet.recordings(root), train=0.8, test=0.2, group="event_id")
     """
     whole = _read_catalog(root)
-    there = Recordings(whole.root, [row for index, row in enumerate(whole.rows) if os.path.isfile(whole.place(index))])
+    there = Recordings(whole.root, [row for index, row in enumerate(whole.rows) if whole.has(index)], whole.known)
     if not there.rows:
         raise NotFoundError(f"expected files of the catalog, got none of {len(whole):,} - at {whole.root}")
     return there
@@ -235,7 +242,7 @@ def source(
         if wanted is not None and year not in wanted:
             continue
         name = f"{row['type']}-{year}"
-        if os.path.isfile(whole.place(index)):
+        if whole.has(index):
             found.setdefault(name, []).append(index)
         else:
             missing[name] = missing.get(name, 0) + 1
@@ -251,20 +258,19 @@ def _by_kind(split: str) -> tuple[int, str]:
 
 
 def _read_catalog(root: str | os.PathLike[str] | None) -> Recordings:
-    folder = os.fspath(root or os.environ.get("TORNET_ROOT") or "")
+    folder = checked_path(root or os.environ.get("TORNET_ROOT") or "", "root" if root else "TORNET_ROOT")
     if not folder:
         raise NotFoundError("expected the folder of TorNet, got none. Give it, or set TORNET_ROOT")
-    path = os.path.join(folder, CATALOG)
+    path = join_path(folder, CATALOG)
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
+        rows = list(csv.DictReader(io.StringIO(read_text(path), newline="")))
     except FileNotFoundError:
         raise NotFoundError(f"expected {CATALOG} beside train/ and test/, got nothing at {path}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
+    except csv.Error as error:
         raise CorruptionError(f"expected a catalog as CSV, got this: {error}", path) from None
     for number, row in enumerate(rows, 2):
         _check_row(row, f"{path}, line {number}")
-    return Recordings(folder, rows)
+    return Recordings(folder, rows, list_folder(folder).stamps)
 
 
 def _check_row(row: Mapping[str, str | None], where: str) -> None:
@@ -301,7 +307,7 @@ def build(
     splits = source(root, years=years, year_by=year_by)
     if splits.said:
         warnings.warn(splits.said, stacklevel=2)
-    return build_dataset(splits, Path(path) if path != PATH else PATH, format=sized(format), **options)
+    return build_dataset(splits, os.fspath(path), format=sized(format), **options)
 
 
 def sized(format: str | Format | Sequence[str | Format]) -> list[Format]:

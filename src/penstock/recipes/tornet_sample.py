@@ -12,6 +12,7 @@ import numpy as np
 
 from ..columns import Array
 from ..sources.netcdf import need_h5py
+from ..storage import local_path
 
 FIELDS = ("type", "start_time", "end_time", "filename", "ef_number", "category", "event_id", "site_name")
 STEP_SECONDS = 290  # between the frames of a file
@@ -53,7 +54,7 @@ def write_sample(root: str | Path, *, files: int = 8, years: Sequence[int] = (20
 
     The first file of a year's train begins in the year before: it crosses New Year. Two neighbours share an event.
     """
-    root = Path(root)
+    root = local_path(root, "root")
     rows = []
     for kind in ("train", "test"):
         for year in years:

@@ -8,13 +8,27 @@ from pathlib import Path
 
 from .._core import Index, Shard, offsets_from_dali
 from ..errors import IndexMismatchError
+from ..storage import local_path
 
 SUFFIX = ".index"
+MAGIC = b"PENSTIDX"  # the first bytes of every index
 
 
 def sidecar_path(path: str | os.PathLike[str]) -> Path:
     """Where the index of a shard is kept: beside it."""
-    return Path(os.fspath(path) + SUFFIX)
+    return local_path(os.fspath(path) + SUFFIX, "a record file")
+
+
+def is_foreign(sidecar: Path) -> bool:
+    """True for a file that is named like an index and is none, damaged or not: it is not replaced, and not deleted."""
+    try:
+        with sidecar.open("rb") as file:
+            head = file.read(len(MAGIC))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return not MAGIC.startswith(head)
 
 
 def existing_sidecar(path: str | os.PathLike[str]) -> Path | None:
@@ -37,7 +51,7 @@ def read_index(path: str | os.PathLike[str]) -> Index:
 
 def export_dali(path: str | os.PathLike[str], idx_path: str | os.PathLike[str]) -> None:
     """Write the `.idx` file that DALI reads: a line of offset and length for each record."""
-    Path(idx_path).write_text(Shard(path, sidecar_path(path)).index().to_dali(), encoding="ascii")
+    local_path(idx_path, "an index").write_text(Shard(path, sidecar_path(path)).index().to_dali(), encoding="ascii")
 
 
 def import_dali(path: str | os.PathLike[str], idx_path: str | os.PathLike[str]) -> Index:

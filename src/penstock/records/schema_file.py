@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..errors import CorruptionError, SchemaError
 from ..schema import Schema
-from ..storage import publish, read_json
+from ..storage import is_file, is_url, list_folder, local_path, parent_path, publish, read_json, url_name
 from .sealed import parse_sealed, seal_json
 
 SUFFIX = ".schema.json"
@@ -20,37 +20,53 @@ _NUMBER = re.compile(r"\{\d*\.\.\}")
 
 def schema_path(pattern: str | os.PathLike[str]) -> Path:
     """Where the schema of some files is: part-N.tfrecord.schema.json for part-{000..}.tfrecord."""
-    return Path(_NUMBER.sub("N", os.fspath(pattern)) + SUFFIX)
+    return local_path(_NUMBER.sub("N", os.fspath(pattern)) + SUFFIX, "a schema file")
 
 
 def write_schema(pattern: str | os.PathLike[str], schema: Schema) -> None:
     """Say what some files hold, beside them."""
-    publish(schema_path(pattern), seal_json(schema.to_json()))
+    publish(schema_path(pattern), schema_text(schema).encode())
+
+
+def schema_text(schema: Schema) -> str:
+    """Return the content of a schema file."""
+    return seal_json(schema.to_json()).decode()
 
 
 def read_schema(files: Sequence[str]) -> Schema | None:
     """What was said of some files, or of some of them; None where nobody has. Files of two kinds are an error."""
-    found: dict[Path, Schema] = {}
+    found: dict[str, Schema] = {}
+    folders: dict[str, set[str]] = {}
     for file in files:
-        path = next((path for path in _paths_of(file) if path in found or path.exists()), None)
+        path = next((path for path in _paths_of(file) if path in found or _exists(path, folders)), None)
         if path is not None and path not in found:
             found[path] = _read(path)
             first = next(iter(found))
             if found[path] != found[first]:
                 hint = "Read them apart, or say what they hold: schema={...}"
-                raise SchemaError(f"expected files of one schema, got another than in {first}", str(path), hint)
+                raise SchemaError(f"expected files of one schema, got another than in {first}", path, hint)
     return next(iter(found.values()), None)
 
 
-def _paths_of(file: str) -> Iterator[Path]:
+def _paths_of(file: str) -> Iterator[str]:
     """Where the schema of a file may be: any of the numbers in its name may be its own, the last one before others."""
     folder, name = os.path.split(file)
-    yield Path(file + SUFFIX)
+    yield file + SUFFIX
     for match in reversed(list(re.finditer(r"\d+", name))):
-        yield Path(folder, f"{name[: match.start()]}N{name[match.end() :]}{SUFFIX}")
+        yield os.path.join(folder, f"{name[: match.start()]}N{name[match.end() :]}{SUFFIX}")
 
 
-def _read(path: Path) -> Schema:
+def _exists(path: str, folders: dict[str, set[str]]) -> bool:
+    """Whether a file is there. A folder of a store is listed once; `folders` has the names of those that were."""
+    if not is_url(path) or path.startswith("http"):
+        return is_file(path)
+    folder = parent_path(path)
+    if folder not in folders:
+        folders[folder] = {entry.name for entry in list_folder(folder).entries()}
+    return url_name(path) in folders[folder]
+
+
+def _read(path: str) -> Schema:
     try:
         return Schema.from_json(read_json(path, "the schema of records", MOST_BYTES, parse_sealed))
     except SchemaError as error:

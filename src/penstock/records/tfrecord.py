@@ -10,7 +10,7 @@ from .._core import Index, Shard, Writer
 from ..errors import SchemaError, check_type
 from ..storage import PathLike
 from .codec import default_threads
-from .index import existing_sidecar, sidecar_path
+from .index import existing_sidecar, is_foreign, sidecar_path
 from .shard import (
     CODEC,
     Gap,
@@ -82,7 +82,7 @@ class TFRecordWriter(ShardWriter):
         sidecar = sidecar_path(self.path)
         if index is not None and self._index:
             index.write(sidecar)
-        else:
+        elif not is_foreign(sidecar):
             sidecar.unlink(missing_ok=True)
 
 

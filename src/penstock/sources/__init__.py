@@ -12,6 +12,7 @@ from .image_classification import image_classification as image_classification
 from .image_folder import image_folder as image_folder
 from .images import check_image as check_image
 from .listed import Listed as Listed
+from .recognise import detect as detect
 from .recognise import recognise as recognise
 from .record_files import array_records as array_records
 from .record_files import tfrecords as tfrecords

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import json as json_format
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..columns import Array
+from ..columns import Array, Bytes
 from ..errors import CorruptionError, SchemaError
+from ..field import Field
 from ..schema import Schema
 from ..splitting import Splits
-from ..storage import PathLike, Paths
+from ..storage import (
+    PathLike,
+    Paths,
+    bring_all,
+    checked_path,
+    local_copies,
+    named_by_url,
+    parent_path,
+    read_file,
+)
 from ..subset import view
 from .cells import cast, read_columns
-from .files import files_named, has_suffix, not_text, read_file, read_text
+from .files import files_named, has_suffix, not_text, read_text
 from .listed import Listed, Load, Loading, check_columns, image_columns, position, split_rows
 from .table import Origin, Table
 
 LINE_BLOCK = 16 << 20  # bytes read at once in search of line breaks
+
+LABEL = "label"  # the field
 
 Keys = str | Sequence[str] | None
 Images = str | Mapping[str, str] | None
@@ -30,6 +41,7 @@ def csv(
     pattern: Paths,
     *,
     image: Images = None,
+    label: str | None = None,
     load: Load | None = None,
     split: str | None = None,
     key: Keys = None,
@@ -40,12 +52,16 @@ def csv(
     """The rows of CSV files, each column with the type that all of its cells have, or with the one that it is given.
 
     image      a column of paths: its images become the field "image"; {"image": "filename", "mask": "mask"} for more
+               A path may lack the suffix of its file
+    label      a column of classes: it becomes the field "label", a number with the names of the classes
     load       a function that gets each row as a dict, images loaded, and returns the example
     split      a column that names the split of each row
     key        a column, or some, whose values name each row; otherwise the image's path, or the row's number
     delimiter  what stands between cells: a comma unless told, a tab in files that end in .tsv
     types      {"price": "float32", "code": "str"}: columns that are read as something else
     root       the folder that paths are relative to; otherwise that of the CSV file
+
+    Files may be in a store. They are copied to the local cache first; images are downloaded as they are needed.
     """
     files = files_named(pattern, (".csv", ".tsv"))
     images = image_columns(image)
@@ -53,16 +69,22 @@ def csv(
     if delimiter is None:
         delimiter = "\t" if all(has_suffix(file, (".tsv",)) for file in files) else ","
     said = dict(types or {})
-    texts = [*images.values(), *([split] if split else []), *(name for name in said if said[name] == "str")]
-    columns, lines = read_columns(files, delimiter, texts)
-    check_columns([*texts, *keys, *said], list(columns), files[0])
-    origin = Origin(files, [len(each) for each in lines], lines)
+    texts = [*images.values(), *filter(None, [split]), *(name for name in said if said[name] == "str")]
+    copies = local_copies(files)
+    with named_by_url(copies):
+        columns, lines = read_columns(bring_all(copies), delimiter, texts)
+    check_columns([*texts, *keys, *said, *filter(None, [label])], list(columns), files[0])
+    origin = Origin(copies, [len(each) for each in lines], lines)
     for name in said.keys() - set(texts):
         columns[name] = cast(columns[name], said[name], name, origin.place)
     kept = {name: column for name, column in columns.items() if name != split or name in keys}
-    source: Table | Loading = Table(kept, key=keys, origin=origin)
+    field, kept = (None, kept) if label is None else _label_column(kept, label, keys, files[0])
+    rows = Table(kept, key=keys, origin=origin)
+    if field is not None:
+        rows.schema = Schema({**rows.schema, LABEL: field})
+    source: Table | Loading = rows
     if images or load is not None:
-        source = Loading(source, images, Folders(origin) if root is None else os.fspath(root), load)
+        source = Loading(rows, images, Folders(origin) if root is None else checked_path(root), load)
     return source if split is None else _by_split(source, columns[split].to_list(), files[0])
 
 
@@ -70,6 +92,7 @@ def jsonl(
     pattern: Paths,
     *,
     image: Images = None,
+    label: str | None = None,
     load: Load | None = None,
     split: str | None = None,
     key: Keys = None,
@@ -80,13 +103,14 @@ def jsonl(
     The options are those of `csv`. With `image`, `split` or `key` every line is parsed once while listing.
     """
     files = files_named(pattern, (".jsonl", ".ndjson"))
-    return _catalog(Lines(files), files, image, load, split, key, root)
+    return _catalog(Lines(files), files, image, label, load, split, key, root)
 
 
 def json(
     pattern: Paths,
     *,
     image: Images = None,
+    label: str | None = None,
     load: Load | None = None,
     split: str | None = None,
     key: Keys = None,
@@ -97,7 +121,7 @@ def json(
     The options are those of `csv`.
     """
     files = files_named(pattern, (".json",))
-    return _catalog(Objects(files), files, image, load, split, key, root)
+    return _catalog(Objects(files), files, image, label, load, split, key, root)
 
 
 class Lines:
@@ -106,10 +130,12 @@ class Lines:
     schema: Schema | None = None
 
     def __init__(self, files: Sequence[str]) -> None:
-        starts, ends, lines = zip(*map(_line_places, files), strict=True)
+        self._copies = local_copies(files)
+        with named_by_url(self._copies):
+            starts, ends, lines = zip(*map(_line_places, bring_all(self._copies)), strict=True)
         self.starts: Array = np.concatenate(starts)
         self.ends: Array = np.concatenate(ends)
-        self.origin = Origin(files, [len(each) for each in lines], lines)
+        self.origin = Origin(self._copies, [len(each) for each in lines], lines)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -119,7 +145,7 @@ class Lines:
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         index = position(index, len(self))
-        path = self.origin.files[self.origin.file(index)[0]]
+        path = self._copies[self.origin.file(index)[0]].bring()
         start, end = int(self.starts[index]), int(self.ends[index])
         try:
             with open(path, "rb", buffering=0) as file:
@@ -160,7 +186,7 @@ class Objects:
             self.names = names if self.names is None else [*self.names, *(names or ())]
             self.items += items
             counts.append(len(items))
-        self.origin = Origin(files, counts)
+        self.origin = Origin(local_copies(files), counts)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -189,12 +215,12 @@ class Objects:
 class Keyed:
     """Rows of a catalog under keys that were taken from them, without the columns that they were listed for."""
 
-    schema: Schema | None = None
-
-    def __init__(self, rows: Listed, keys: list[str] | None, without: str | None) -> None:
+    def __init__(self, rows: Listed, keys: list[str] | None, without: str | None, labels: Labels | None = None) -> None:
         self.rows = rows
         self.keys = keys
         self.without = without
+        self.labels = labels
+        self.schema = None if labels is None else Schema({LABEL: labels.field})
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -203,7 +229,13 @@ class Keyed:
         return repr(self.rows)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        return {name: value for name, value in self.rows[index].items() if name != self.without}
+        row = {name: value for name, value in self.rows[index].items() if name != self.without}
+        if self.labels is not None:
+            number = self.labels.number(row.pop(self.labels.column, None), self.rows.place(index))
+            if LABEL in row:
+                raise _two_labels(self.labels.column, self.rows.place(index))
+            row[LABEL] = number
+        return row
 
     def key(self, index: int) -> str:
         """The key from the row, or the catalog's."""
@@ -218,11 +250,54 @@ class Keyed:
         return self.rows.stamp(index)
 
 
+class Labels:
+    """The classes that a column names: texts by number, in order of name; numbers stay as they are."""
+
+    def __init__(self, column: str, values: Sequence[Any]) -> None:
+        self.column = column
+        there = [value for value in values if value not in (None, "")]
+        texts = sorted({value for value in there if isinstance(value, str)})
+        self.numbers = {name: number for number, name in enumerate(texts)}
+        optional = len(there) < len(values)
+        self.field = Field(LABEL, "int64", classes=tuple(texts) or None, optional=optional)
+
+    def number(self, value: Any, place: str) -> int | None:
+        """The number of a class; None where a row has none."""
+        if value in (None, ""):
+            return None
+        wanted = str if self.numbers else int
+        if not isinstance(value, wanted) or isinstance(value, bool) or (self.numbers and value not in self.numbers):
+            expected = "the name of a class" if self.numbers else "the number of a class"
+            raise SchemaError(f"expected {expected} in {self.column!r}, got {value!r:.60}", place)
+        return self.numbers[value] if isinstance(value, str) else int(value)
+
+
+def _label_column(
+    columns: dict[str, Any], label: str, keys: Sequence[str], where: str
+) -> tuple[Field | None, dict[str, Any]]:
+    """The columns with the label under its own name, and what it is."""
+    if label != LABEL and LABEL in columns:
+        raise _two_labels(label, where)
+    column = columns[label]
+    rest = {name: values for name, values in columns.items() if name != label or name in keys}
+    if not isinstance(column, Bytes):
+        return None, {**rest, LABEL: column}
+    values = column.to_list()
+    labels = Labels(label, values)
+    numbers = [labels.number(value, where) for value in values]
+    return labels.field, {**rest, LABEL: numbers}
+
+
+def _two_labels(label: str, where: str) -> SchemaError:
+    hint = f"Rename the column {LABEL!r}, or choose it as the label"
+    return SchemaError(f"expected one label, got the column {label!r} and another one called {LABEL!r}", where, hint)
+
+
 class Folders:
     """The folder of the file that each row of a catalog comes from."""
 
     def __init__(self, origin: Origin) -> None:
-        self.folders = [os.path.dirname(path) or os.curdir for path in origin.files]
+        self.folders = list(map(parent_path, origin.files))
         self.origin = origin
 
     def __call__(self, index: int) -> str:
@@ -233,6 +308,7 @@ def _catalog(
     rows: Lines | Objects,
     files: Sequence[str],
     image: Images,
+    label: str | None,
     load: Load | None,
     split: str | None,
     key: Keys,
@@ -242,11 +318,12 @@ def _catalog(
     keys = _keys(key, images if not isinstance(rows, Objects) or rows.names is None else {})
     source: Listed = rows
     splits = None
-    if keys or split is not None:
-        names, splits = _listed_values(rows, keys, split)
-        source = Keyed(rows, names if keys else None, None if split in keys else split)
+    if keys or split is not None or label is not None:
+        names, splits, labels = _listed_values(rows, keys, split, label)
+        known = None if label is None else Labels(label, labels)
+        source = Keyed(rows, names if keys else None, None if split in keys else split, known)
     if images or load is not None:
-        folder = Folders(rows.origin) if root is None else os.fspath(root)
+        folder = Folders(rows.origin) if root is None else checked_path(root)
         source = Loading(source, images, folder, load)
     if split is None or splits is None:
         return source
@@ -257,10 +334,13 @@ def _by_split(source: Listed, names: Sequence[Any], where: str) -> Splits:
     return Splits({name: view(source, rows) for name, rows in split_rows(names, where).items()})
 
 
-def _listed_values(rows: Listed, keys: Sequence[str], split: str | None) -> tuple[list[str], list[Any]]:
-    """The keys and the splits that all rows name."""
+def _listed_values(
+    rows: Listed, keys: Sequence[str], split: str | None, label: str | None
+) -> tuple[list[str], list[Any], list[Any]]:
+    """The keys, the splits and the labels that all rows name."""
     names: list[str] = []
     splits: list[Any] = []
+    labels: list[Any] = []
     for index in range(len(rows)):
         row = rows[index]
         values = [row.get(name) for name in keys]
@@ -270,7 +350,8 @@ def _listed_values(rows: Listed, keys: Sequence[str], split: str | None) -> tupl
                 raise SchemaError(f"expected a text or an int in {name!r}, got {got}", rows.place(index))
         names.append("/".join(map(str, values)))
         splits.append(None if split is None else row.get(split))
-    return names, splits
+        labels.append(None if label is None else row.get(label))
+    return names, splits, labels
 
 
 def _keys(key: Keys, images: Mapping[str, str]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,20 +13,21 @@ from ..columns import Array
 from ..errors import CorruptionError, SchemaError
 from ..field import Field
 from ..schema import Schema
-from ..storage import PathLike
+from ..storage import PathLike, checked_path, is_file, is_folder, is_url, join_path, list_folder, read_file
 from .boxes import relative_box
 from .catalog import parse_json
-from .files import files_named, read_file, read_text, stamp_of, within
+from .files import entries, files_named, has_suffix, head_of, read_text, stamps_of_files, within
 from .images import check_image
-from .listed import position
+from .listed import position, split_order
 
 
 class Coco:
     """Images with the objects on them. Objects lie in arrays, those of an image next to each other."""
 
-    def __init__(self, root: str, annotations: str, data: Mapping[str, Any]) -> None:
+    def __init__(self, root: str, annotations: str, data: Mapping[str, Any], known: Mapping[str, str]) -> None:
         self.root = root
         self.annotations = annotations
+        self._known = known
         images = _entries(data, "images", annotations)
         categories = _categories(_entries(data, "categories", annotations), annotations)
         self.names: list[str] = [
@@ -103,11 +105,80 @@ class Coco:
 
     def place(self, index: int) -> str:
         """The image's path."""
-        return os.path.join(self.root, self.names[index])
+        return join_path(self.root, self.names[index])
 
     def stamp(self, index: int) -> str:
         """Size and time of change of the image, and of the file of annotations."""
-        return f"{stamp_of(self.place(index))} {stamp_of(self.annotations)}"
+        return " ".join(stamps_of_files([self.place(index), self.annotations], self._known))
+
+    @property
+    def fetches(self) -> bool:
+        """True if examples wait for a store, so that threads can load many at once."""
+        return is_url(self.root)
+
+
+_HEAD = 1 << 20  # bytes of a file of annotations that are looked at
+_IS_COCO = re.compile(rb'"(?:annotations|categories|images)"\s*:\s*\[')
+_FILE_NAME = re.compile(rb'"file_name"\s*:\s*"([^"\\]{1,1000})"')
+_ROBOFLOW = "_annotations.coco.json"
+_MOST_FILES = 50  # JSON files of a folder that are looked at
+_YEAR = re.compile(r"[-_]?\d{4}$")
+_OTHER_TASKS = ("captions_", "person_keypoints_", "stuff_", "panoptic_", "image_info_")
+
+
+def coco_parts(root: str) -> dict[str, tuple[str, str]]:
+    """The folder of images and the file of annotations of each split in a folder of COCO; none in any other folder.
+
+    train2017/ or images/train2017/ with annotations/instances_train2017.json; train/ with train/_annotations.coco.json;
+    or one file of annotations, under "".
+    """
+    folders = [entry.name for entry in entries(root) if entry.is_dir()]
+    places = [root, *(f"{root}/{name}" for name in folders)]
+    near = [root, *(f"{root}/{name}" for name in folders if name.lower() in ("annotations", "annotation", "labels"))]
+    listed = [f"{place}/{entry.name}" for place in near for entry in entries(place) if not entry.is_dir()]
+    files = [path for path in listed if has_suffix(path, (".json",))]
+    files = [path for path in files if not os.path.basename(path).startswith(_OTHER_TASKS)][:_MOST_FILES]
+    files += filter(is_file, (f"{place}/{_ROBOFLOW}" for place in places[1:]))
+    heads = {path: head for path in dict.fromkeys(files) if _IS_COCO.search(head := _head(path))}
+    found: dict[str, tuple[str, str]] = {}
+    for path, head in heads.items():
+        stem = os.path.splitext(os.path.basename(path))[0].removeprefix("instances_")
+        inside = os.path.relpath(os.path.dirname(path), root)
+        split = inside if stem.startswith("_annotations") and inside != os.curdir else stem
+        bases = [f"{root}/{split}", f"{root}/images/{split}", os.path.dirname(path), f"{root}/images"]
+        images = _image_folder(head, [*bases, *places])
+        if images is None:
+            continue  # annotations of something else
+        if split in found:
+            names = f"{found[split][1]} and {path}"
+            raise SchemaError(f"expected one file of annotations for each split, got {names}", root)
+        found[split] = (_normal(images), _normal(path))
+    if len(found) == 1:
+        return {"": next(iter(found.values()))}
+    without_years = [_YEAR.sub("", split) for split in found]
+    unique = len(set(without_years)) == len(found) and all(without_years)
+    splits = without_years if unique else list(found)
+    return dict(sorted(zip(splits, found.values(), strict=True), key=lambda part: split_order(part[0])))
+
+
+def _normal(path: str) -> str:
+    return path if is_url(path) else os.path.normpath(path)
+
+
+def _image_folder(head: bytes, places: list[str]) -> str | None:
+    """The folder among some in which the first image of a file of annotations lies."""
+    name = _FILE_NAME.search(head)
+    if name is None:
+        return next(filter(is_folder, places), None)
+    first = os.fsdecode(name[1])
+    return next((place for place in places if is_file(join_path(place, first))), None)
+
+
+def _head(path: str) -> bytes:
+    try:
+        return head_of(path, _HEAD)
+    except OSError:
+        return b""
 
 
 def coco(images: PathLike, annotations: PathLike) -> Coco:
@@ -120,10 +191,14 @@ def coco(images: PathLike, annotations: PathLike) -> Coco:
     if len(files) != 1:
         hint = "Make a split of each: splits(train=coco(...), eval=coco(...))"
         raise SchemaError(f"expected one file of annotations, got {len(files)}", os.fspath(annotations), hint)
+    known = dict(zip(files, stamps_of_files(files), strict=True)) if is_url(files[0]) else {}
     data = parse_json(read_text(files[0]), files[0])
     if not isinstance(data, dict):
         raise SchemaError(f"expected an object with images, annotations and categories, got {type(data).__name__}")
-    return Coco(os.fspath(images), files[0], data)
+    root = checked_path(images)
+    if is_url(root) and not root.startswith("http"):
+        known = {**known, **list_folder(root).stamps}
+    return Coco(root, files[0], data, known)
 
 
 def _entries(data: Mapping[str, Any], name: str, path: str) -> list[dict[str, Any]]:

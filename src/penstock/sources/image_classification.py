@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
 from ..inference import infer
 from ..splitting import Splits
-from ..storage import PathLike
+from ..storage import PathLike, bring_all, checked_path, join_path, local_copies, named_by_url
 from .cells import read_columns
 from .files import entries, has_suffix, suffixes
 from .listed import Examples, Loading, split_order
@@ -32,9 +32,9 @@ def image_classification(
     csv_path, image_dir  of that split, where they have other names: "lists/some.csv", "pictures"
     extension            of images, where there are others beside them: ".jpg"
     """
-    folder = os.fspath(root).rstrip("/") or "/"
+    folder = checked_path(root).rstrip("/") or "/"
     if split is not None:
-        path, images = os.path.join(folder, csv_path or f"{split}.csv"), os.path.join(folder, image_dir or split)
+        path, images = join_path(folder, csv_path or f"{split}.csv"), join_path(folder, image_dir or split)
         return labelled_images(path, images, split, suffixes(extension))
     if csv_path or image_dir:
         hint = 'Such as split="train"'
@@ -52,7 +52,9 @@ def image_classification(
 
 def labelled_images(path: str, folder: str, split: str, ends: tuple[str, ...]) -> Loading:
     """The images of a folder that a CSV file labels."""
-    columns, lines = read_columns([path], texts=None)  # cells are literals
+    copies = local_copies([path])
+    with named_by_url(copies):
+        columns, lines = read_columns(bring_all(copies), texts=None)  # cells are literals
     if "filename" not in columns:
         raise SchemaError(f"expected a column 'filename', got {', '.join(columns)}", f"{path}:1")
     places = [f"{path}:{line}" for line in lines[0].tolist()]
@@ -67,7 +69,8 @@ def labelled_images(path: str, folder: str, split: str, ends: tuple[str, ...]) -
         for name, values in zip(names, zip(*fields.values(), strict=True) if fields else [()] * len(names), strict=True)
     ]
     schema = infer([{name: row[name] for name in fields} for row in rows]) if rows and fields else None
-    return Loading(Examples(rows, keys, places, schema), {"image": "filename"}, folder)
+    known = {str(copy): copy.remote.tag for copy in copies if copy.remote is not None}
+    return Loading(Examples(rows, keys, places, schema, known), {"image": "filename"}, folder)
 
 
 def _values(name: str, cells: list[str], places: list[str]) -> list[Any]:

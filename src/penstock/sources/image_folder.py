@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-import glob
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from .._core import ImageFiles, file_stamps
+from .._core import ImageFiles
 from ..columns import Array, Bytes
 from ..errors import SchemaError, StorageError
 from ..field import Field
 from ..image import Image
 from ..schema import Schema
 from ..splitting import Splits
-from ..storage import PathLike, expand
-from .files import IMAGE_SUFFIXES, entries, has_suffix, read_file, stamp_of
+from ..storage import (
+    LocalListing,
+    ObjectListing,
+    PathLike,
+    checked_path,
+    expand,
+    is_folder,
+    is_glob,
+    is_url,
+    join_path,
+    list_folder,
+    parent_path,
+    read_files,
+    split_url,
+)
+from .files import IMAGE_SUFFIXES, NO_STAMPS, has_suffix, stamps_of_files
 from .images import check_image
 from .listed import position, split_order
 
+FILE_NAME = "file_name"  # the field of images without labels
 SPLIT_NAMES = ("train", "training", "val", "valid", "validation", "eval", "test", "testing", "dev")
 
 _OTHER_IMAGES = (".tif", ".tiff", ".heic", ".heif", ".avif", ".jxl", ".jp2", ".ppm", ".pgm")
@@ -30,14 +44,27 @@ _Folders = dict[str, list[str]]  # a folder's path below the root -> the images 
 
 
 class ImageFolder:
-    """Images with the label that their folder names. Only names are read until an example is loaded."""
+    """Images with the label that their folder names, or, without labels, with their file names.
 
-    def __init__(self, root: str, names: list[str], labels: Array, schema: Schema, resize: Image | None) -> None:
+    Only names are read until an example is loaded.
+    known  stamps of images in a store, by URL
+    """
+
+    def __init__(
+        self,
+        root: str,
+        names: list[str],
+        labels: Array | None,
+        schema: Schema,
+        resize: Image | None,
+        known: Mapping[str, str] = NO_STAMPS,
+    ) -> None:
         self.root = root
         self.names = names
         self.labels = labels
         self.schema = schema
         self.resize = resize
+        self._known = known
 
     def __len__(self) -> int:
         return len(self.names)
@@ -48,10 +75,11 @@ class ImageFolder:
     def __getitem__(self, index: int) -> dict[str, Any]:
         index = position(index, len(self))
         image, label = self.schema
-        return {image: self._stored(self.place(index)), label: int(self.labels[index])}
+        path = self.place(index)
+        value = self.names[index] if self.labels is None else int(self.labels[index])
+        return {image: self._stored(path, *read_files([path])), label: value}
 
-    def _stored(self, path: str) -> bytes:
-        data = read_file(path)
+    def _stored(self, path: str, data: bytes) -> bytes:
         if self.resize is not None:
             return self.resize.resize(data, path)
         check_image(data, path)
@@ -59,7 +87,7 @@ class ImageFolder:
 
     def stamps(self, indices: Array) -> list[str]:
         """Those of many."""
-        return [self._with_size(stamp) for stamp in file_stamps(self._paths(indices))]
+        return [self._with_size(stamp) for stamp in stamps_of_files(self._paths(indices), self._known)]
 
     def _with_size(self, stamp: str) -> str:
         """Images of another size are other images, though they are made of the same file."""
@@ -73,12 +101,18 @@ class ImageFolder:
         """These examples, as columns."""
         image, label = self.schema
         paths = self._paths(indices)
-        files = Bytes.from_list(list(map(self._stored, paths))) if self.resize else ImageFiles(paths)
+        if self.resize or is_url(self.root):
+            files: Any = Bytes.from_list(list(map(self._stored, paths, read_files(paths))))
+        else:
+            files = ImageFiles(paths)
+        if self.labels is None:
+            return {image: files, label: Bytes.from_list([self.names[index] for index in indices.tolist()])}
         return {image: files, label: self.labels[indices]}
 
     def column(self, name: str) -> Any:
-        """The labels are known without loading."""
-        return self.labels if name == list(self.schema)[1] else None
+        """The labels, or the file names, are known without loading."""
+        known = self.names if self.labels is None else self.labels
+        return known if name == list(self.schema)[1] else None
 
     def key(self, index: int) -> str:
         """The path below the root."""
@@ -90,11 +124,11 @@ class ImageFolder:
 
     def stamp(self, index: int) -> str:
         """Size and time of change of the file."""
-        return self._with_size(stamp_of(self.place(index)))
+        return self.stamps(np.array([index]))[0]
 
 
 def image_folder(
-    root: PathLike, *, image: str = "image", label: str = "label", resize: Image | None = None
+    root: PathLike, *, image: str = "image", label: str | None = "label", resize: Image | None = None
 ) -> ImageFolder | Splits:
     """The images of `root/class/*` or `root/split/class/*`, as they are, with a label named by the class's folder.
 
@@ -102,13 +136,20 @@ def image_folder(
 
     Classes are sorted by name, and are the same in all splits. Hidden files and files that are no images are left out.
     A pattern such as photos/**/*.jpg takes the images that it names.
+
+    label=None: images without classes, in `root` itself and in all folders below it; `file_name` is their path there.
     """
     if image == label:
         raise SchemaError(f"expected two names for image and label, got {image!r} twice")
-    text = os.fspath(root)
-    pattern = not os.path.isdir(text) and (glob.has_magic(text) or "{" in text)
-    base, folders = _match(text) if pattern else (text, _walk(text))
+    text = checked_path(root)
+    pattern = (is_glob(text) or "{" in text) and not is_folder(text)
+    if pattern:
+        base, folders, known = _match(text, labelled=label is not None)
+    else:
+        base, folders, known = _walk(text) if label is not None else _walk_all(text)
     base = base.rstrip("/") or "/"
+    if label is None:
+        return _without_labels(base, folders, image, resize, known)
     split_level = _has_splits(folders, base)
     classes = sorted({folder.rpartition("/")[2] for folder in folders})
     empty = [name for name in classes if not any(f.rpartition("/")[2] == name and folders[f] for f in folders)]
@@ -118,20 +159,41 @@ def image_folder(
     schema = Schema({image: Field(dtype="bytes", kind="image"), label: field})
     numbers = {name: number for number, name in enumerate(classes)}
     if not split_level:
-        return _source(base, folders, numbers, schema, resize)
+        return _source(base, folders, numbers, schema, resize, known)
     splits: dict[str, _Folders] = {}
     for folder, names in folders.items():
         splits.setdefault(folder.partition("/")[0], {})[folder] = names
     names = sorted(splits, key=split_order)
-    return Splits({name: _source(base, splits[name], numbers, schema, resize) for name in names})
+    return Splits({name: _source(base, splits[name], numbers, schema, resize, known) for name in names})
 
 
-def _source(base: str, folders: _Folders, numbers: dict[str, int], schema: Schema, resize: Image | None) -> ImageFolder:
+def _without_labels(
+    base: str, folders: _Folders, image: str, resize: Image | None, stamps: Mapping[str, str]
+) -> ImageFolder:
+    if image == FILE_NAME:
+        raise SchemaError(f"expected another name for image, got {image!r}", hint="The field of file names has it")
+    names = [f"{folder}/{name}" if folder else name for folder, below in folders.items() for name in below]
+    if not names:
+        raise StorageError(f"expected images, got none - at {base}. Images end in {' '.join(IMAGE_SUFFIXES)}")
+    _check_text(names, base)
+    schema = Schema({image: Field(dtype="bytes", kind="image"), FILE_NAME: Field(dtype="str")})
+    return ImageFolder(base, names, None, schema, resize, stamps)
+
+
+def _source(
+    base: str,
+    folders: _Folders,
+    numbers: dict[str, int],
+    schema: Schema,
+    resize: Image | None,
+    stamps: Mapping[str, str],
+) -> ImageFolder:
     names = [f"{folder}/{name}" for folder, below in folders.items() for name in below]
     _check_text(names, base)
     labels = [numbers[folder.rpartition("/")[2]] for folder in folders]
     counts = [len(below) for below in folders.values()]
-    return ImageFolder(base, names, np.repeat(np.array(labels, dtype=np.int64), counts), schema, resize)
+    known = {path: stamps[path] for path in (f"{base}/{name}" for name in names)} if stamps else NO_STAMPS
+    return ImageFolder(base, names, np.repeat(np.array(labels, dtype=np.int64), counts), schema, resize, known)
 
 
 def _check_text(names: list[str], base: str) -> None:
@@ -150,53 +212,74 @@ def _is_text(name: str) -> bool:
         return False
 
 
-def _walk(root: str) -> _Folders:
-    """The folders of images below the root, one or two levels down."""
+def _walk(root: str) -> tuple[str, _Folders, Mapping[str, str]]:
+    """The root, the folders of images below it, one or two levels down, and stamps of images in a store."""
     folders: _Folders = {}
-    inner, images = _look(root)
+    listing = list_folder(root)
+    inner, images = _look(listing)
     if images:
         folder = "folders beside images" if inner else "images without folders"
-        raise SchemaError(f"{_EXPECTED}, got {folder} ({images[0]})", root, "Each class has a folder of its own")
+        hint = "Each class has a folder of its own; label=None reads images without classes"
+        raise SchemaError(f"{_EXPECTED}, got {folder} ({images[0]})", root, hint)
     for name in inner:
-        below, images = _look(f"{root}/{name}")
+        below, images = _look(listing, name)
         if images or not below:
             folders[name] = images
         for child in below:
-            deeper, images = _look(f"{root}/{name}/{child}")
+            deeper, images = _look(listing, f"{name}/{child}")
             folders[f"{name}/{child}"] = images
             if deeper:
                 raise SchemaError(f"{_EXPECTED}, got folders three levels deep ({name}/{child}/{deeper[0]})", root)
-    return folders
+    return listing.root, folders, listing.stamps
 
 
-def _look(folder: str) -> tuple[list[str], list[str]]:
+def _walk_all(root: str) -> tuple[str, _Folders, Mapping[str, str]]:
+    """The root, the folders of images below it at any depth, itself among them, and stamps of images in a store."""
+    listing = list_folder(root)
+    folders: _Folders = {}
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
+        inner, folders[below] = _look(listing, below)
+        waiting += [f"{below}/{name}" if below else name for name in reversed(inner)]
+    return listing.root, folders, listing.stamps
+
+
+def _look(listing: LocalListing | ObjectListing, folder: str = "") -> tuple[list[str], list[str]]:
     """The folders and the images in a folder."""
     folders, images = [], []
-    for entry in entries(folder):
+    for entry in listing.entries(folder):
         if entry.is_dir():
             folders.append(entry.name)
         elif has_suffix(entry.name, IMAGE_SUFFIXES):
             images.append(entry.name)
         elif has_suffix(entry.name, _OTHER_IMAGES):
             known = " ".join(suffix[1:] for suffix in IMAGE_SUFFIXES)
-            raise SchemaError(f"expected images of {known}, got {entry.name}", folder, "Convert it, or take it away")
+            raise SchemaError(
+                f"expected images of {known}, got {entry.name}",
+                join_path(listing.root, folder),
+                "Convert it, or take it away",
+            )
     return folders, images
 
 
-def _match(pattern: str) -> tuple[str, _Folders]:
+def _match(pattern: str, *, labelled: bool) -> tuple[str, _Folders, Mapping[str, str]]:
     """The folders of the images that a pattern names, below its part that is no pattern."""
-    fixed = pattern[: min(at for at in (pattern.find(sign) for sign in "*?[{") if at >= 0)]
-    base = os.path.dirname(fixed) or "."
+    start = len(split_url(pattern)[0]) if is_url(pattern) else 0  # the name of a bucket is no pattern
+    fixed = pattern[: min(at for at in (pattern.find(sign, start) for sign in "*?[{") if at >= 0)]
+    base = parent_path(f"{fixed}x")
     folders: _Folders = {}
+    stamps = list_folder(base).stamps
     for path in sorted(expand(pattern)):
         if has_suffix(path, IMAGE_SUFFIXES):
-            folder, name = os.path.split(os.path.relpath(path, base).replace(os.sep, "/"))
-            if not folder:
+            below = path[len(base) + 1 :] if is_url(base) else os.path.relpath(path, base).replace(os.sep, "/")
+            folder, name = os.path.split(below)
+            if not folder and labelled:
                 raise SchemaError(f"{_EXPECTED}, got images without folders ({name})", pattern)
-            if folder.count("/") > 1:
+            if folder.count("/") > 1 and labelled:
                 raise SchemaError(f"{_EXPECTED}, got folders three levels deep ({folder})", pattern)
             folders.setdefault(folder, []).append(name)
-    return base, folders
+    return base, folders, stamps
 
 
 def _has_splits(folders: _Folders, root: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import SchemaError
 from ..inference import infer
+from ..storage import is_url, split_url
 from .files import IMAGE_SUFFIXES, has_suffix
 from .listed import Examples, Loading
 
@@ -28,7 +29,13 @@ def keyed(pairs: Iterable[tuple[Any, Mapping[str, Any]]], where: str, *, images:
                 raise SchemaError(
                     f"expected the name of an image file in {name!r}, got none", f"{where}, example {key!r}"
                 )
-            example[name] = os.path.abspath(example[name])
+            example[name] = example[name] if is_url(example[name]) else os.path.abspath(example[name])
     keys, examples = [key for key, _ in found], [example for _, example in found]
     places = [f"{where}, example {key!r}" for key in keys]
-    return Loading(Examples(examples, keys, places, infer(examples)), {name: name for name in files}, os.sep)
+    images_at = {
+        split_url(path)[0] if is_url(path) else os.sep for each in examples for path in (each[name] for name in files)
+    }
+    if len(images_at) > 1:
+        raise SchemaError(f"expected images of one store, got some of {' and of '.join(sorted(images_at))}", where)
+    root = next(iter(images_at), os.sep)
+    return Loading(Examples(examples, keys, places, infer(examples)), {name: name for name in files}, root)

@@ -6,20 +6,25 @@ a length and an index is listed, and the rest of the protocol is optional.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
 
 from .._core import ImageFiles
-from ..columns import Array
-from ..errors import RecordIndexError, SchemaError, name_known
+from ..columns import Array, Bytes
+from ..errors import NotFoundError, RecordIndexError, SchemaError, name_known
 from ..field import Field
 from ..identity import described
 from ..schema import Schema
+from ..storage import is_url, list_folder, parent_path, read_file, read_files
 from ..subset import key_of, options_of, place_of, stamps_of, takes_many
-from .files import read_file, stamp_of, within
+from .files import IMAGE_SUFFIXES, NO_STAMPS, entries, has_suffix, stamp_of, stamps_of_files, within
 from .images import check_image
+
+MOST_FOLDERS = 64  # of images that are listed one by one; where there are more, all that lies below the root is
 
 Load = Callable[[dict[str, Any]], Mapping[str, Any]]
 
@@ -56,15 +61,24 @@ def position(index: int, length: int) -> int:
 
 
 class Examples:
-    """Examples that are in memory as a whole, each with its key and the file that it comes from."""
+    """Examples that are in memory as a whole, each with its key and the file that it comes from.
+
+    known  stamps of files in a store, by URL
+    """
 
     def __init__(
-        self, examples: list[dict[str, Any]], keys: list[str], places: list[str], schema: Schema | None = None
+        self,
+        examples: list[dict[str, Any]],
+        keys: list[str],
+        places: list[str],
+        schema: Schema | None = None,
+        known: Mapping[str, str] = NO_STAMPS,
     ) -> None:
         self.examples = examples
         self.keys = keys
         self.places = places
         self.schema = schema
+        self._known = known
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -89,7 +103,8 @@ class Examples:
 
     def stamp(self, index: int) -> str:
         """That of the file."""
-        return stamp_of(self.place(index).rpartition("[" if self.place(index).endswith("]") else ":")[0])
+        place = self.place(index)
+        return stamp_of(place.rpartition("[" if place.endswith("]") else ":")[0], self._known)
 
 
 class Mapped:
@@ -145,6 +160,14 @@ class Mapped:
         return list(stamps_of(self.source, indices))
 
 
+class RowFolders(Protocol):
+    """The folder of each row, and all folders."""
+
+    folders: list[str]
+
+    def __call__(self, index: int, /) -> str: ...
+
+
 class Loading:
     """The rows of a listed source with files loaded into them.
 
@@ -154,19 +177,53 @@ class Loading:
     """
 
     def __init__(
-        self, rows: Listed, images: Mapping[str, str], root: str | Callable[[int], str], load: Load | None = None
+        self, rows: Listed, images: Mapping[str, str], root: str | RowFolders, load: Load | None = None
     ) -> None:
         self.rows = rows
         self.images = dict(images)
         self.root = root
         self.load = load
-        self.schema = None if load is not None else self._known()
+        self._stems: dict[str, dict[str, str]] = {}  # folder -> name without suffix -> name
+        self.schema = None if load is not None else self._fields()
+        self._known = self._listed_stamps()
 
-    def _known(self) -> Schema:
+    def _fields(self) -> Schema:
         fields: dict[str, Any] = {field: Field(dtype="bytes", kind="image") for field in self.images}
         columns = set(self.images.values())
         fields.update((name, node) for name, node in (self.rows.schema or {}).items() if name not in columns)
         return Schema(fields)
+
+    def _listed_stamps(self) -> Mapping[str, str]:
+        """Stamps of images in a store: their folders are listed once, so that no image has to be asked for."""
+        roots = [self.root] if isinstance(self.root, str) else self.root.folders
+        if not self.images or not any(is_url(root) and not root.startswith("http") for root in roots):
+            return NO_STAMPS
+        paths = set(self._remote_paths())
+        folders = sorted(set(map(parent_path, paths)))
+        if len(folders) > MOST_FOLDERS:
+            folders = sorted({root for root in roots if is_url(root)})
+        found: dict[str, str] = {}
+        listed: list[str] = []
+        for folder in folders:
+            if not any(folder.startswith(f"{above}/") for above in listed):
+                listed.append(folder)
+                with suppress(NotFoundError):  # loading such an image reports that it is missing
+                    found.update(list_folder(folder).stamps)
+        return {path: found[path] for path in paths if path in found}
+
+    def _remote_paths(self) -> Iterator[str]:
+        for column in self.images.values():
+            known = getattr(self.rows, "columns", {}).get(column)
+            for index in range(len(self)):
+                row = self.rows[index] if known is None else {column: known[index]}
+                with suppress(SchemaError):  # the build deals with a row without a path
+                    if is_url(path := self._path(index, row, column)):
+                        yield path
+
+    @property
+    def fetches(self) -> bool:
+        """True if examples wait for a store and no user code loads them, so that threads can load many at once."""
+        return bool(self._known) and self.load is None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -202,9 +259,17 @@ class Loading:
         loaded: dict[str, Any] = {}
         for field, column in self.images.items():
             names = zip(indices.tolist(), columns[column], strict=True)
-            loaded[field] = ImageFiles([self._path(index, {column: name}, column) for index, name in names])
+            paths = [self._path(index, {column: name}, column) for index, name in names]
+            loaded[field] = _downloaded(paths) if any(map(is_url, paths)) else ImageFiles(paths)
         gone = set(self.images.values())
         return {**loaded, **{name: values for name, values in columns.items() if name not in gone}}
+
+    def names(self, column: str) -> Iterator[Any]:
+        """The path that each row names in a column of images."""
+        columns = getattr(self.rows, "columns", {})
+        if column in columns:
+            return iter(columns[column].to_list())
+        return (self.rows[index].get(column) for index in range(len(self)))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -228,20 +293,49 @@ class Loading:
 
     def stamp(self, index: int) -> str:
         """That of the row and of each of its images."""
-        index = position(index, len(self))
-        parts = [self.rows.stamp(index)]
-        if self.images:
-            row = self.rows[index]
-            parts += [stamp_of(self._path(index, row, column)) for column in self.images.values()]
-        return " ".join(parts)
+        return self.stamps(np.array([position(index, len(self))]))[0]
+
+    def stamps(self, indices: Array) -> list[str]:
+        """Those of some examples; images that no listing knows are looked at in parallel."""
+        numbers = indices.tolist()
+        rows = [self.rows[number] if self.images else {} for number in numbers]
+        paths = [
+            self._path(number, row, column)
+            for number, row in zip(numbers, rows, strict=True)
+            for column in self.images.values()
+        ]
+        told = iter(stamps_of_files(paths, self._known))
+        return [" ".join([self.rows.stamp(number), *(next(told) for _ in self.images)]) for number in numbers]
 
     def _path(self, index: int, row: Mapping[str, Any], column: str) -> str:
         name = row.get(column)
+        if isinstance(name, int) and not isinstance(name, bool):
+            name = str(name)  # the number of an image, without its suffix
         if not isinstance(name, str) or not name:
             got = "nothing" if not name else type(name).__name__
             raise SchemaError(f"expected a path in {column!r}, got {got}", self.rows.place(index))
         root = self.root if isinstance(self.root, str) else self.root(index)
-        return within(root, name, self.rows.place(index))
+        path = within(root, name, self.rows.place(index))
+        if has_suffix(path, IMAGE_SUFFIXES) or is_url(path) or os.path.lexists(path):
+            return path
+        return self._with_suffix(path)
+
+    def _with_suffix(self, path: str) -> str:
+        """The image of a name without suffix; the name itself if there is none."""
+        folder, stem = os.path.split(path)
+        if folder not in self._stems:
+            names = [entry.name for entry in entries(folder)] if os.path.isdir(folder) else []
+            images = [name for name in names if has_suffix(name, IMAGE_SUFFIXES)]
+            self._stems[folder] = {os.path.splitext(name)[0]: name for name in reversed(images)}
+        return os.path.join(folder, self._stems[folder].get(stem, stem))
+
+
+def _downloaded(paths: Sequence[str]) -> Bytes:
+    """Images of a store, downloaded in parallel, each of them sound."""
+    images = read_files(paths)
+    for data, path in zip(images, paths, strict=True):
+        check_image(data, path)
+    return Bytes.from_list(images)
 
 
 def image_columns(image: str | Mapping[str, str] | None) -> dict[str, str]:

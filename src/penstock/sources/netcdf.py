@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import numpy as np
 from .._core import unpack_chunk
 from ..columns import Array
 from ..errors import CorruptionError, MissingDependencyError, NotFoundError, PenstockError
+from ..storage import is_url, read_file
 
 _DEFLATE, _SHUFFLE = 1, 2  # filters of HDF5, by their numbers
 _CODED = ("_FillValue", "missing_value", "scale_factor", "add_offset")
@@ -34,8 +36,9 @@ def need_h5py() -> Any:
 def open_netcdf(path: str) -> Iterator[Any]:
     """A file, open. Whatever is wrong with it, or missing in it, is an error that names it."""
     h5py = need_h5py()
+    opened: Any = io.BytesIO(read_file(path)) if is_url(path) else path
     try:
-        with h5py.File(path, "r") as file:
+        with h5py.File(opened, "r") as file:
             yield file
     except FileNotFoundError:
         raise NotFoundError(f"expected a file, got nothing at {path}") from None

@@ -5,17 +5,36 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from ..errors import CorruptionError, NotFoundError, PenstockError, SchemaError
 from ..records.peek import first_records
 from ..records.shard import open_shard
-from ..storage import PathLike, expand, is_url
-from .files import IMAGE_SUFFIXES, entries, has_suffix, without_side_files
+from ..storage import (
+    LocalListing,
+    ObjectListing,
+    PathLike,
+    checked_path,
+    expand,
+    is_folder,
+    is_glob,
+    is_url,
+    join_path,
+    list_folder,
+    parent_path,
+)
+from .coco import coco_parts
+from .files import IMAGE_SUFFIXES, entries, has_suffix, head_of, without_side_files
+from .labelled import CATALOGS, Catalog, find_catalogs
 from .record_files import format_named
-from .voc import ANNOTATIONS, IMAGES, MASKS
+from .voc import ANNOTATIONS, IMAGES, MASKS, voc_folder
 
 UNDERSTOOD = """
   root/class/*.jpg, root/split/class/*.jpg     image_folder
+  root/*.jpg                                   image_folder, without labels
+  root/*.jpg and a CSV or JSON file of them    csv, jsonl, json
+  train2017/, annotations/instances_*.json     coco
   JPEGImages/ and Annotations/                 voc_detection
   JPEGImages/ and SegmentationClass/           voc_segmentation
   train.csv beside train/                      image_classification
@@ -41,20 +60,133 @@ _KEYED_TEXT = re.compile(rb'\s*\{\s*"[^"]*"\s*:\s*\{.*?"text"\s*:', re.DOTALL)
 _COCO = re.compile(rb'"(?:annotations|categories|images)"\s*:\s*\[')
 
 
+@dataclass(frozen=True)
+class Detected:
+    """What a path is: the source function that reads it, why, and how to call it.
+
+    calls  the arguments and the options for each split; for a source without splits, those of ""
+    """
+
+    kind: str
+    why: str
+    calls: dict[str, tuple[tuple[str, ...], dict[str, Any]]]
+    catalog: Catalog | None = None
+
+    @property
+    def code(self) -> str:
+        """The call as Python code."""
+        calls = {}
+        for split, (values, options) in self.calls.items():
+            words = [*map(repr, values), *(f"{name}={value!r}" for name, value in options.items())]
+            calls[split] = f"penstock.{self.kind}({', '.join(words)})"
+        named = ", ".join(f"{split}={call}" for split, call in calls.items())
+        return calls.get("", f"penstock.splits({named})")
+
+
 def recognise(path: PathLike) -> tuple[str, str]:
     """The name of the source function that reads a path, and why it is that one."""
-    text = os.fspath(path)
-    found = dict(_in_folder(text)) if os.path.isdir(text) else dict(_in_files(text))
+    found = detect(path)
+    return found.kind, found.why
+
+
+def detect(path: PathLike, *, kind: str | None = None, image: str | None = None, label: str | None = None) -> Detected:
+    """Find out which source reads a path, and with which options.
+
+    kind          choose among several that fit
+    image, label  columns of a catalog that names images
+    """
+    text = checked_path(path)
+    named = is_url(text) and (is_glob(text) or "{" in text or text.startswith("http"))
+    folder = not named and is_folder(text)
+    if folder and (inner := voc_folder(text)):
+        text = inner
+    if folder and kind in (None, "coco") and (parts := coco_parts(text)):
+        first = next(iter(parts.values()))
+        why = f"it has annotations of COCO: {first[1].removeprefix(text).lstrip('/')}"
+        return Detected("coco", why, {split: (part, {}) for split, part in parts.items()})
+    if kind == "coco":
+        expected = "expected a folder such as train2017/ with annotations/instances_train2017.json"
+        raise SchemaError(f"{expected}, got no annotations of images", text)
+    catalog = _catalog_of(text, folder, kind, image, label) if kind is None or kind in CATALOGS else None
+    if catalog is not None:
+        return Detected(catalog.kind, catalog.why, {"": ((catalog.path,), catalog.options)}, catalog)
+    if kind is not None:
+        return Detected(kind, "", {"": ((text,), {})})
+    found = dict(_in_folder(text)) if folder else dict(_in_files(text))
+    if not found and folder and (flat := _flat_image(text)):
+        why = f"it has images without folders for classes ({flat}): the fields are image and file_name"
+        return Detected("image_folder", why, {"": ((text,), {"label": None})})
     if len(found) == 1:
-        return next(iter(found.items()))
+        name, why = next(iter(found.items()))
+        return Detected(name, why, {"": ((text,), {})})
     if not found:
         raise SchemaError(f"expected one of the layouts below, got none of them - at {text}{UNDERSTOOD}")
     choices = "".join(f"\n  {name}: {why}" for name, why in found.items())
     raise SchemaError(f"expected one kind of source, got {len(found)} - at {text}. Say which it is (--as):{choices}")
 
 
+def _catalog_of(text: str, folder: bool, kind: str | None, image: str | None, label: str | None) -> Catalog | None:
+    """The catalog of a folder of images, or the file itself if it names images in a column.
+
+    `kind` makes a plain table of a file that is not told which of its columns are images.
+    """
+    chosen = image is not None or label is not None
+    if is_url(text):
+        return _remote_catalog(text, folder, image, label)
+    if not folder and not os.path.isfile(text):
+        return None
+    if kind is not None and not chosen:
+        return None
+    paths = [f"{text.rstrip('/')}/{entry.name}" for entry in entries(text) if entry.is_file()] if folder else [text]
+    if folder and not chosen and _for_datum(text, paths):
+        return None
+    found = find_catalogs(paths, image, label)
+    if len(found) > 1:
+        names = ", ".join(os.path.basename(each.path) for each in found)
+        hint = f"Choose one: penstock build {found[0].path}"
+        raise SchemaError(f"expected one catalog of the images, got {len(found)}: {names}", text, hint)
+    if chosen and not found:
+        options = " and ".join(f"{n} {v!r}" for n, v in (("--image", image), ("--label", label)) if v is not None)
+        expected = f"expected a CSV, JSON lines or JSON file whose rows name images, for {options}"
+        raise SchemaError(f"{expected}, got none", text)
+    return found[0] if found else None
+
+
+def _remote_catalog(url: str, folder: bool, image: str | None, label: str | None) -> Catalog | None:
+    """The catalog of a store whose column of images is given; columns are not looked for in a store."""
+    if folder:
+        names = [entry.name for entry in entries(url) if not entry.is_dir()]
+        kinds = [name for name in names for suffixes in CATALOGS.values() if has_suffix(name, suffixes)]
+        flat = next((name for name in names if has_suffix(name, IMAGE_SUFFIXES)), None)
+        if flat is not None and kinds:
+            hint = (
+                f"Name the catalog and its column of images: penstock build {join_path(url, kinds[0])} --image COLUMN"
+            )
+            raise SchemaError(f"expected one kind of file, got images ({flat}) beside {kinds[0]}", url, hint)
+        return None
+    kind = next((kind for kind, suffixes in CATALOGS.items() if has_suffix(url, suffixes)), None)
+    return None if kind is None or image is None else Catalog(url, kind, image, parent_path(url), label)
+
+
+def _for_datum(root: str, paths: list[str]) -> bool:
+    """Whether a folder is as `image_classification` reads it: train.csv with a column `filename`, beside train/."""
+    for path in paths:
+        if has_suffix(path, (".csv",)) and os.path.isdir(path[: -len(".csv")]):
+            header = _head(path).splitlines()[:1]
+            if not header or b"filename" in header[0].replace(b'"', b"").split(b","):
+                return True
+    return False
+
+
+def _flat_image(root: str) -> str:
+    """An image that lies in a folder itself, or nothing."""
+    files = (entry.name for entry in entries(root) if not entry.is_dir())
+    return next((name for name in files if has_suffix(name, IMAGE_SUFFIXES)), "")
+
+
 def _in_folder(root: str) -> Iterator[tuple[str, str]]:
-    listed = entries(root)
+    listing = list_folder(root)
+    listed = listing.entries()
     folders = {entry.name for entry in listed if entry.is_dir()}
     files = [entry.name for entry in listed if not entry.is_dir()]
     if IMAGES in folders and folders & {ANNOTATIONS, MASKS}:
@@ -66,7 +198,7 @@ def _in_folder(root: str) -> Iterator[tuple[str, str]]:
     catalogs = [name for name in files if has_suffix(name, (".csv",)) and name[: -len(".csv")] in folders]
     if catalogs:
         yield "image_classification", f"it has {catalogs[0]} beside {catalogs[0][: -len('.csv')]}/"
-    elif images := _first_image(root, sorted(folders)):
+    elif images := _first_image(listing, sorted(folders)):
         yield "image_folder", f"it has images in folders: {images}"
     records = _first_named(files)
     for format, file in records.items():
@@ -77,22 +209,22 @@ def _in_folder(root: str) -> Iterator[tuple[str, str]]:
         first = next((file for file in files if has_suffix(file, suffixes) and file not in catalogs), None)
         if first is None or name == "image_folder":
             continue
-        if name == "json" and _KEYED_TEXT.match(_head(os.path.join(root, first))):
+        if name == "json" and _KEYED_TEXT.match(_head(join_path(root, first))):
             yield "text_classification", f"it has texts with ids: {first}"
         else:
             yield name, f"it has {first}"
 
 
-def _first_image(root: str, folders: list[str], depth: int = 2) -> str:
+def _first_image(listing: LocalListing | ObjectListing, folders: list[str], depth: int = 2) -> str:
     """An image one or two folders down, by its path below the root, or nothing."""
     for folder in folders:
-        below = entries(os.path.join(root, folder))
+        below = listing.entries(folder)
         for entry in below:
             if has_suffix(entry.name, IMAGE_SUFFIXES) and not entry.is_dir():
                 return f"{folder}/{entry.name}"
         if depth > 1:
             deeper = [f"{folder}/{entry.name}" for entry in below if entry.is_dir()]
-            if found := _first_image(root, deeper, depth - 1):
+            if found := _first_image(listing, deeper, depth - 1):
                 return found
     return ""
 
@@ -101,7 +233,7 @@ def _in_files(pattern: str) -> Iterator[tuple[str, str]]:
     files = without_side_files(expand(pattern))
     if not is_url(files[0]) and not os.path.lexists(files[0]):
         raise NotFoundError(f"expected a file or a folder, got nothing at {pattern}")
-    for name, suffixes in () if is_url(files[0]) else _FILES.items():
+    for name, suffixes in _FILES.items():
         matching = [path for path in files if has_suffix(path, suffixes)]
         if not matching or (name == "image_folder" and len(files) == 1):
             continue
@@ -138,5 +270,4 @@ def _first_named(names: Iterable[str]) -> dict[str, str]:
 
 
 def _head(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(_HEAD).removeprefix(b"\xef\xbb\xbf")
+    return head_of(path, _HEAD).removeprefix(b"\xef\xbb\xbf")

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from ..manifest import MANIFEST, read_manifest
 from ..records import Records
 from ..records.array_record import ArrayRecordReader
 from ..records.codec import Codec
+from ..records.interrupted import check_complete
 from ..records.peek import SAMPLE, first_records, infer_schema
 from ..records.schema_file import read_schema
 from ..records.shard import ShardReader
@@ -24,7 +24,26 @@ from ..records.tar import SUFFIXES as TAR_SUFFIXES
 from ..records.tfrecord import TFRecordReader
 from ..schema import Schema
 from ..splitting import Splits
-from ..storage import SPLIT, PathLike, Paths, is_url, path_list, split_patterns
+from ..storage import (
+    SPLIT,
+    PathLike,
+    Paths,
+    bring_all,
+    checked_path,
+    fit_cache,
+    is_file,
+    is_folder,
+    is_glob,
+    is_url,
+    join_path,
+    list_folder,
+    local_copies,
+    named_by_url,
+    parent_path,
+    path_list,
+    split_patterns,
+    url_name,
+)
 from .files import files_named, short_names, stamp_of, without_side_files
 from .image_folder import SPLIT_NAMES
 from .listed import position, split_order
@@ -40,6 +59,7 @@ _TFDS_NAME = re.compile(r"([A-Za-z]\w*)-([\w-]+)\.(?:tfrecord|array_record)-\d{5
 _SUFFIX = "|".join(re.escape(suffix) for suffixes in SUFFIXES.values() for suffix in suffixes)
 _NUMBERED = re.compile(rf"(.*?)(?:[-_.]?\d+(?:-of-\d+)?)?(?:{_SUFFIX})", re.IGNORECASE)
 
+NONE_KNOWN: Mapping[str, list[str]] = {}
 _SAMPLED_FILES = 16
 _OPEN_FILES = 16  # that are kept open
 
@@ -59,6 +79,7 @@ class RecordFiles:
         opens: Callable[[str], ShardReader],
         keys: Sequence[str] | None = None,
     ) -> None:
+        self.copies = local_copies(files)
         self.files = list(files)
         self.names = list(names)
         self.schema = schema
@@ -66,7 +87,10 @@ class RecordFiles:
         self._keys = keys
         self._opened: Callable[[str], ShardReader] | None = None
         self._codec: Codec | None = None
-        counts = [len(self._reader(at)) for at in range(len(self.files))]
+        if fit_cache(self.copies):
+            bring_all(self.copies)
+        with named_by_url(self.copies):
+            counts = [len(self._reader(at)) for at in range(len(self.files))]
         self.starts = np.cumsum([0, *counts])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -81,7 +105,8 @@ class RecordFiles:
     def __getitem__(self, index: int) -> dict[str, Any]:
         at, record = self._find(index)
         self._codec = self._codec or Codec(self.schema)
-        return self._reader(at).example(self._codec, record)
+        with named_by_url([self.copies[at]]):
+            return self._reader(at).example(self._codec, record)
 
     def records(self, indices: Sequence[int]) -> Records:
         """These records, as they are: not decoded, their checksums checked."""
@@ -89,6 +114,10 @@ class RecordFiles:
         if numbers.size and (int(numbers.min()) < 0 or int(numbers.max()) >= len(self)):
             raise RecordIndexError(f"expected records of 0 to {len(self) - 1}, got {numbers.min()} to {numbers.max()}")
         files = self._files_of(numbers)
+        with named_by_url(self.copies):
+            return self._records(numbers, files)
+
+    def _records(self, numbers: Array, files: Array) -> Records:
         if len(numbers) and (files == files[0]).all():
             inner: list[int] = (numbers - self.starts[files[0]]).tolist()
             return self._reader(int(files[0]))[inner]
@@ -122,12 +151,21 @@ class RecordFiles:
 
     def stamp(self, index: int) -> str:
         """That of the file."""
-        return stamp_of(self.files[self._find(index)[0]])
+        return self._stamp(self._find(index)[0])
+
+    def _stamp(self, at: int) -> str:
+        copy = self.copies[at]
+        return stamp_of(copy.path) if copy.remote is None else copy.remote.tag
+
+    @property
+    def by_file(self) -> list[Array] | None:
+        """The records of each file by number, where the cache cannot hold the copies of all files at once."""
+        return None if fit_cache(self.copies) else np.split(np.arange(len(self)), self.starts[1:-1])
 
     def stamps(self, indices: Array) -> list[str]:
         """Those of some records' files; each file is looked at once."""
         files, places = np.unique(self._files_of(indices), return_inverse=True)
-        told = [stamp_of(self.files[at]) for at in files.tolist()]
+        told = [self._stamp(at) for at in files.tolist()]
         return [told[place] for place in places.tolist()]
 
     def _files_of(self, numbers: Array) -> Array:
@@ -140,7 +178,7 @@ class RecordFiles:
 
     def _reader(self, at: int) -> ShardReader:
         self._opened = self._opened or lru_cache(_OPEN_FILES)(self.opens)
-        return self._opened(self.files[at])
+        return self._opened(self.copies[at].bring())
 
 
 def tfrecords(pattern: Paths, schema: Schema | Mapping[str, Any] | None = None) -> RecordFiles | Splits:
@@ -175,17 +213,27 @@ def _record_files(
     )
 
 
-def files_of_splits(patterns: Paths, named: Callable[[str], list[str]]) -> dict[str, list[str]]:
+def files_of_splits(
+    patterns: Paths, named: Callable[[str], list[str]], known: Mapping[str, list[str]] = NONE_KNOWN
+) -> dict[str, list[str]]:
     """The files of each split, by what stands for {split} in patterns, or by their names; else all under "".
 
     named  the files of one pattern
+    known  the files of patterns that were looked up already
     """
+
+    def files(text: str) -> list[str]:
+        return known[text] if text in known else named(text)
+
     texts = path_list(patterns)
-    if not all(SPLIT in text and not is_url(text) for text in texts):
-        return by_split(without_side_files([file for text in texts for file in named(text)]))
+    if not all(SPLIT in text for text in texts):
+        named_files = without_side_files([file for text in texts for file in files(text)])
+        check_complete(named_files)
+        return by_split(named_files)
     splits: dict[str, list[str]] = {}
     for split, pattern in (item for text in texts for item in split_patterns(text).items()):
-        splits.setdefault(split, []).extend(without_side_files(named(pattern)))
+        splits.setdefault(split, []).extend(without_side_files(files(pattern)))
+    check_complete(file for found in splits.values() for file in found)
     return splits
 
 
@@ -215,16 +263,22 @@ def files_of(pattern: PathLike, format: str | None = None) -> list[str]:
     """The record files that a pattern names. Of a folder, those of a format: the first that is there, unless told."""
     formats = (format,) if format else tuple(SUFFIXES)
     suffixes = [suffix for each in formats for suffix in SUFFIXES[each]]
-    if os.path.isdir(pattern):
-        names = sorted(name for name in os.listdir(pattern) if not name.startswith("."))
+    text = checked_path(pattern)
+    if not _names_files(text) and is_folder(text):
+        names = [entry.name for entry in list_folder(text).entries() if not entry.is_dir() or not is_url(text)]
         for each in formats:
-            if found := [os.path.join(pattern, name) for name in names if format_named(name) == each]:
-                _check_complete(found)
+            if found := [join_path(text, name) for name in names if format_named(name) == each]:
+                _check_numbers(found)
                 return found
-    return files_named(pattern, suffixes)
+    return files_named(text, suffixes)
 
 
-def _check_complete(files: Sequence[str]) -> None:
+def _names_files(path: str) -> bool:
+    """True if a URL names record files by itself, so that its store need not be asked whether it is a folder."""
+    return is_url(path) and (is_glob(path) or "{" in path or format_named(url_name(path)) is not None)
+
+
+def _check_numbers(files: Sequence[str]) -> None:
     """That no shard is missing where the names tell how many there are."""
     there: dict[tuple[str, str, int], set[int]] = {}
     for match in filter(None, (SHARD_NAME.fullmatch(os.path.basename(path)) for path in files)):
@@ -251,12 +305,12 @@ def split_name(path: str) -> str:
 
 def _schema_of_datasets(files: Sequence[str]) -> Schema | None:
     """What the manifests of the datasets say whose shards some files are."""
-    named: dict[Path, set[str]] = {}
-    for path in map(Path, files):
-        named.setdefault(path.parent, set()).add(path.name)
-    found: dict[Path, Schema] = {}
+    named: dict[str, set[str]] = {}
+    for path in files:
+        named.setdefault(parent_path(path), set()).add(os.path.basename(path))
+    found: dict[str, Schema] = {}
     for folder, names in named.items():
-        if (folder / MANIFEST).is_file():
+        if is_file(join_path(folder, MANIFEST)):
             manifest = read_manifest(folder)
             if any(shard.file in names for shard in manifest.shards()):
                 found[folder] = manifest.schema
@@ -265,20 +319,26 @@ def _schema_of_datasets(files: Sequence[str]) -> Schema | None:
     return next(iter(found.values()), None)
 
 
+def schema_beside(files: Sequence[str]) -> Schema | None:
+    """The schema that stands beside some files, or in their dataset's manifest."""
+    return read_schema(files) or _schema_of_datasets(files)
+
+
 def schema_of(files: Sequence[str]) -> Schema:
     """The schema that stands beside some files, or in their dataset's manifest; else what the first records show."""
-    told = read_schema(files) or _schema_of_datasets(files)
+    told = schema_beside(files)
     if told is not None:
         return told
     step = max(1, len(files) // _SAMPLED_FILES)
-    sampled = files[::step][:_SAMPLED_FILES]
+    sampled = local_copies(files[::step][:_SAMPLED_FILES])
     each = max(10, SAMPLE // len(sampled))
     records: list[bytes] = []
-    for path in sampled:
-        found, damage = first_records(path, each)
-        if damage is not None and not len(found):
-            raise damage
-        records += found
+    for copy in sampled:
+        with named_by_url([copy]):
+            found, damage = first_records(copy.bring(), each)
+            if damage is not None and not len(found):
+                raise damage
+            records += found
     if not records:
         raise SchemaError("expected records to infer a schema from, got none", files[0], "Give it: schema={...}")
     return infer_schema(records)

@@ -16,7 +16,7 @@ from ..field import Field
 from ..inference import infer
 from ..records.peek import image_type
 from ..schema import Schema
-from ..storage import Paths
+from ..storage import LocalCopy, Paths, bring_all, local_copies, named_by_url
 from .arrow import arrow_columns, read_parquet
 from .files import files_named, short_names, stamp_of
 from .listed import position
@@ -25,9 +25,12 @@ from .listed import position
 class Origin:
     """Which files the rows of a table come from: `counts` rows from each, at these lines where they have lines."""
 
-    def __init__(self, files: Sequence[str], counts: Sequence[int], lines: Sequence[Array] | None = None) -> None:
-        self.files = list(files)
-        self.names = short_names(files)
+    def __init__(
+        self, copies: Sequence[LocalCopy], counts: Sequence[int], lines: Sequence[Array] | None = None
+    ) -> None:
+        self.files = list(map(str, copies))
+        self.names = short_names(self.files)
+        self._known = {str(copy): copy.remote.tag for copy in copies if copy.remote is not None}
         self.starts = np.cumsum([0, *counts])
         self.lines = lines
 
@@ -50,7 +53,7 @@ class Origin:
 
     def stamp(self, row: int) -> str:
         """That of the row's file."""
-        return stamp_of(self.files[self.file(row)[0]])
+        return stamp_of(self.files[self.file(row)[0]], self._known)
 
 
 class Table:
@@ -181,10 +184,14 @@ def table(data: Any, *, key: str | Sequence[str] | None = None) -> Table:
 
 
 def parquet(pattern: Paths, *, key: str | Sequence[str] | None = None) -> Table:
-    """The rows of Parquet files that have the same columns. They are held in memory."""
-    files = files_named(pattern, (".parquet",))
-    columns, counts = read_parquet(files)
-    return Table(columns, key=key, origin=Origin(files, counts))
+    """The rows of Parquet files that have the same columns. They are held in memory.
+
+    Files of a store are copied to the local cache first.
+    """
+    copies = local_copies(files_named(pattern, (".parquet",)))
+    with named_by_url(copies):
+        columns, counts = read_parquet(bring_all(copies))
+    return Table(columns, key=key, origin=Origin(copies, counts))
 
 
 # Columns

@@ -5,32 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from .._core import Records, Shards, crc32c, list_tar
+from .._core import Records, Shards, list_tar
 from ..columns import Array
-from ..errors import CorruptionError, NotFoundError, SchemaError
+from ..errors import NotFoundError, SchemaError
 from ..identity import described
 from ..records.codec import Codec, default_threads, first_row
 from ..records.index import existing_sidecar
+from ..records.interrupted import check_complete
 from ..records.tar import (
     KEY,
     SUFFIXES,
     checked_schema,
     exact_schema,
-    is_tar_name,
     rules_of,
     sampled_schema,
     without_key,
 )
 from ..schema import Schema
 from ..splitting import Splits
-from ..storage import PathLike, Paths, expand, is_url, open_store, path_list
-from ..storage.cache import Cache, RemoteFile
+from ..storage import LocalCopy, Paths, fit_cache, local_copies, named_by_url, path_list
 from .files import files_named, short_names, stamp_of, without_side_files
 from .listed import Mapped, position, split_order
 from .record_files import split_name
@@ -38,28 +36,6 @@ from .record_files import split_name
 MOST_INFLATED = 512 << 20  # bytes of compressed tars that the core keeps in memory
 
 RecordFunction = Callable[[dict[str, Any]], Any]
-
-
-@dataclass(frozen=True)
-class TarFile:
-    """A tar: where it is read, and the object that is brought there, if it is one of a store."""
-
-    path: str
-    remote: RemoteFile | None = None
-    cache: Cache | None = None
-
-    def __str__(self) -> str:
-        return self.path if self.remote is None else self.remote.url
-
-    def bring(self) -> None:
-        """Make sure that it is here."""
-        if self.remote is not None and self.cache is not None:
-            self.cache.get(self.remote, crc32c)
-
-    @property
-    def stamp(self) -> str:
-        """What changes with its content."""
-        return stamp_of(self.path) if self.remote is None else self.remote.tag
 
 
 class TarSamples:
@@ -70,7 +46,7 @@ class TarSamples:
 
     def __init__(
         self,
-        tars: Sequence[TarFile],
+        tars: Sequence[LocalCopy],
         names: Sequence[str],
         keys: Sequence[Sequence[str]],
         schema: Schema,
@@ -127,9 +103,7 @@ class TarSamples:
 
         That is where all of them go neither into memory, inflated, nor into the cache.
         """
-        brought = [(each.remote.size, each.cache.most) for each in self.tars if each.remote and each.cache]
-        fits = sum(size for size, _ in brought) <= min((most for _, most in brought), default=0)
-        if self.inflated <= MOST_INFLATED and fits:
+        if self.inflated <= MOST_INFLATED and fit_cache(self.tars):
             return None
         return np.split(np.arange(len(self)), self.starts[1:-1])
 
@@ -152,12 +126,12 @@ class TarSamples:
 
     def stamp(self, index: int) -> str:
         """That of the tar."""
-        return self.tars[self._file_of(position(index, len(self)))].stamp
+        return _stamp(self.tars[self._file_of(position(index, len(self)))])
 
     def stamps(self, indices: Array) -> list[str]:
         """Those of some samples' tars; each is looked at once."""
         files, places = np.unique(np.searchsorted(self.starts, indices, side="right") - 1, return_inverse=True)
-        told = [self.tars[at].stamp for at in files.tolist()]
+        told = [_stamp(self.tars[at]) for at in files.tolist()]
         return [told[place] for place in places.tolist()]
 
     def _file_of(self, number: int) -> int:
@@ -236,33 +210,22 @@ def tar(
     return sources[""] if "" in sources else Splits(sources)
 
 
-def tar_files(pattern: Paths) -> list[TarFile]:
+def tar_files(pattern: Paths) -> list[LocalCopy]:
     """The files, or objects of a store, that a pattern or a list of them names."""
-    files = [file for each in path_list(pattern) for file in (_objects(each) if is_url(each) else _files(each))]
+    files = without_side_files([file for each in path_list(pattern) for file in files_named(each, SUFFIXES)])
     if not files:
         raise NotFoundError(f"expected tar files, got none - at {pattern}")
-    return files
+    check_complete(files)
+    return local_copies(files)
 
 
-def _files(pattern: PathLike) -> list[TarFile]:
-    return [TarFile(path) for path in without_side_files(files_named(pattern, SUFFIXES))]
-
-
-def _objects(pattern: PathLike) -> list[TarFile]:
-    """The tars of a store. What a folder of it has else, is left out."""
-    text = os.fspath(pattern)
-    urls = expand(f"{text}*") if text.endswith("/") else expand(text)
-    cache, found = Cache(), []
-    for url in (url for url in urls if not text.endswith("/") or is_tar_name(url)):
-        store, name = open_store(url)
-        entry = store.entry(name)
-        remote = RemoteFile(url, entry.size, version=entry.version)
-        found.append(TarFile(str(cache.path(remote)), remote, cache))
-    return found
+def _stamp(file: LocalCopy) -> str:
+    """What changes with a tar's content."""
+    return stamp_of(file.path) if file.remote is None else file.remote.tag
 
 
 def samples_of(
-    tars: Sequence[TarFile],
+    tars: Sequence[LocalCopy],
     schema: Schema | Mapping[str, Any] | None = None,
     *,
     raw: bool = False,
@@ -295,12 +258,7 @@ def samples_of(
     }
 
 
-def _listed(file: TarFile) -> tuple[list[str], dict[str, int], int]:
+def _listed(file: LocalCopy) -> tuple[list[str], dict[str, int], int]:
     """The keys of a tar, its extensions, and its size once inflated."""
-    file.bring()
-    try:
-        return list_tar(file.path)
-    except CorruptionError as error:
-        if file.remote is None:
-            raise
-        raise CorruptionError(str(error).replace(file.path, file.remote.url)) from None
+    with named_by_url([file]):
+        return list_tar(file.bring())

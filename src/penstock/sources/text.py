@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import glob
-import os
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from ..errors import NotFoundError, SchemaError, StorageError
 from ..splitting import Splits
-from ..storage import PathLike
+from ..storage import PathLike, checked_path, is_url, join_path, object_stamps
 from .catalog import read_objects
 from .files import entries, files_named, has_suffix
 from .listed import Examples, split_order
@@ -27,20 +26,22 @@ def text_classification(root: PathLike, *, split: str | None = None, json_path: 
     split      this one alone, without the others
     json_path  the files of that split, where they have other names: "other.json", "parts/*.json"
     """
-    folder = os.fspath(root)
+    folder = checked_path(root)
     if json_path is not None:
         if split is None:
             raise SchemaError(
                 "expected a split with json_path, got none", "text_classification", 'Such as split="train"'
             )
-        return read_texts(files_named(os.path.join(glob.escape(folder), json_path), (".json",)))
+        return read_texts(
+            files_named(join_path(folder if is_url(folder) else glob.escape(folder), json_path), (".json",))
+        )
     names = [entry.name for entry in entries(folder) if entry.is_file() and has_suffix(entry.name, (".json",))]
     if not names:
         raise StorageError(f"expected files such as train.json, got none that end in .json - at {folder}")
     splits: dict[str, list[str]] = {}
     for name in names:
         match = _PART.fullmatch(name[: -len(".json")])
-        splits.setdefault(match[1] if match else name, []).append(os.path.join(folder, name))
+        splits.setdefault(match[1] if match else name, []).append(join_path(folder, name))
     if split is not None:
         if split not in splits:
             raise NotFoundError(f"expected a file {split}.json, got none - at {folder}")
@@ -63,7 +64,7 @@ def read_texts(files: Sequence[str]) -> Examples:
             owners[name] = path
             examples.append(_text_example(item, place))
             places.append(place)
-    return Examples(examples, list(owners), places)
+    return Examples(examples, list(owners), places, known=object_stamps(filter(is_url, files), {}))
 
 
 def _text_example(item: dict[str, Any], place: str) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
@@ -14,14 +15,25 @@ from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError, 
 from ..field import Field
 from ..schema import Schema
 from ..splitting import Splits
-from ..storage import PathLike
+from ..storage import (
+    PathLike,
+    checked_path,
+    is_file,
+    is_folder,
+    is_url,
+    join_path,
+    list_folder,
+    read_file,
+    read_files,
+)
 from .boxes import relative_box
-from .files import entries, has_suffix, read_file, read_lines, stamp_of, suffixes, within
+from .files import entries, has_suffix, read_lines, stamps_of_files, suffixes, within
 from .images import check_image
 from .listed import position, split_order
 from .masks import class_numbers
 
 MOST_XML = 16 << 20  # bytes of one annotation
+XML_FILES = 64  # annotations that are read at a time in search of class names
 IMAGES, ANNOTATIONS, MASKS = "JPEGImages", "Annotations", "SegmentationClass"
 
 _ENCODING = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
@@ -29,14 +41,28 @@ _ENCODINGS = {"utf-8": "utf-8-sig", "utf8": "utf-8-sig", "us-ascii": "ascii", "a
               "iso-8859-1": "latin-1", "latin1": "latin-1", "windows-1252": "cp1252"}  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Files:
+    """The files of a folder by their names without suffix, and the stamps of those in a store."""
+
+    paths: Mapping[str, str]
+    stamps: Mapping[str, str]
+
+
 class VocImages:
     """The images of one split, each with a file that belongs to it: an annotation, or a mask."""
 
-    def __init__(self, root: str, ids: Sequence[str], images: Mapping[str, str], others: Mapping[str, str]) -> None:
+    def __init__(self, root: str, ids: Sequence[str], images: Files, others: Files) -> None:
         self.root = root
         self.ids = list(ids)
-        self.images = [images[name] for name in ids]
-        self.others = [others[name] for name in ids]
+        self.images = [images.paths[name] for name in ids]
+        self.others = [others.paths[name] for name in ids]
+        self._known = {**images.stamps, **others.stamps}
+
+    @property
+    def fetches(self) -> bool:
+        """True if examples wait for a store, so that threads can load many at once."""
+        return is_url(self.root)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -54,7 +80,7 @@ class VocImages:
 
     def stamp(self, index: int) -> str:
         """Sizes and times of change of both files."""
-        return f"{stamp_of(self.images[index])} {stamp_of(self.others[index])}"
+        return " ".join(stamps_of_files([self.images[index], self.others[index]], self._known))
 
 
 class VocDetection(VocImages):
@@ -64,8 +90,8 @@ class VocDetection(VocImages):
         self,
         root: str,
         ids: Sequence[str],
-        images: Mapping[str, str],
-        others: Mapping[str, str],
+        images: Files,
+        others: Files,
         classes: tuple[str, ...],
     ) -> None:
         super().__init__(root, ids, images, others)
@@ -112,6 +138,20 @@ class VocSegmentation(VocImages):
         return example
 
 
+def voc_folder(root: str) -> str | None:
+    """The folder of a year in VOCdevkit/, if there is one; an error if there are several."""
+    listing = list_folder(root)
+    years = []
+    for folder in (entry.name for entry in listing.entries() if entry.is_dir()):
+        below = {entry.name for entry in listing.entries(folder) if entry.is_dir()}
+        if IMAGES in below and below & {ANNOTATIONS, MASKS}:
+            years.append(folder)
+    if len(years) > 1:
+        hint = f"Choose one: {join_path(root, years[-1])}"
+        raise SchemaError(f"expected one folder of Pascal VOC, got {', '.join(years)}", root, hint)
+    return join_path(root, years[0]) if years else None
+
+
 def voc_detection(
     root: PathLike,
     *,
@@ -131,17 +171,17 @@ def voc_detection(
     image_dir, annotation_dir, set_dir   folders of other names: of images, of annotations, of lists
     extension       of images, where there are others beside them: ".jpg"
     """
-    folder = os.fspath(root).rstrip("/") or "/"
-    images = by_stem(os.path.join(folder, image_dir), suffixes(extension))
-    annotations = by_stem(os.path.join(folder, annotation_dir), (".xml",))
+    folder = checked_path(root).rstrip("/") or "/"
+    images = by_stem(join_path(folder, image_dir), suffixes(extension))
+    annotations = by_stem(join_path(folder, annotation_dir), (".xml",))
     folders = (set_dir,) if set_dir else ("ImageSets/Main", "ImageSets")
     splits = _splits(folder, folders, images, annotations, split)
     known = f"{folder}/classes.names"
-    if os.path.exists(known):
+    if is_file(known):
         names = tuple(line for _, line in read_lines(known))
     else:  # of one split alone, the same as of all
-        listed = annotations if split else {name for ids in splits.values() for name in ids}
-        names = _class_names(annotations[name] for name in sorted(listed))
+        listed = annotations.paths if split else {name for ids in splits.values() for name in ids}
+        names = _class_names([annotations.paths[name] for name in sorted(listed)])
     sources = {split: VocDetection(folder, ids, images, annotations, names) for split, ids in splits.items()}
     return sources[""] if "" in sources else Splits(sources)
 
@@ -166,9 +206,9 @@ def voc_segmentation(
     image_dir, mask_dir, set_dir   folders of other names: of images, of masks, of lists
     image_extension, mask_extension   of images and of masks, where there are others beside them
     """
-    folder = os.fspath(root).rstrip("/") or "/"
-    images = by_stem(os.path.join(folder, image_dir), suffixes(image_extension))
-    masks = by_stem(os.path.join(folder, mask_dir), suffixes(mask_extension))
+    folder = checked_path(root).rstrip("/") or "/"
+    images = by_stem(join_path(folder, image_dir), suffixes(image_extension))
+    masks = by_stem(join_path(folder, mask_dir), suffixes(mask_extension))
     folders = (set_dir,) if set_dir else ("ImageSets/Segmentation", "ImageSets", ".")
     splits = _splits(folder, folders, images, masks, split)
     sources = {split: VocSegmentation(folder, ids, images, masks) for split, ids in splits.items()}
@@ -178,10 +218,11 @@ def voc_segmentation(
 # Lists
 
 
-def by_stem(folder: str, suffixes: Sequence[str]) -> dict[str, str]:
+def by_stem(folder: str, suffixes: Sequence[str]) -> Files:
     """The files of a folder by their names without suffix."""
     found: dict[str, str] = {}
-    for entry in entries(folder):
+    listing = list_folder(folder)
+    for entry in listing.entries():
         if has_suffix(entry.name, suffixes):
             stem = os.path.splitext(entry.name)[0]
             if stem in found:
@@ -189,20 +230,18 @@ def by_stem(folder: str, suffixes: Sequence[str]) -> dict[str, str]:
             found[stem] = f"{folder}/{entry.name}"
     if not found:
         raise StorageError(f"expected files that end in {' or '.join(suffixes)}, got none - at {folder}")
-    return found
+    return Files(found, listing.stamps)
 
 
-def _splits(
-    root: str, folders: Sequence[str], images: Mapping[str, str], others: Mapping[str, str], only: str | None
-) -> dict[str, list[str]]:
+def _splits(root: str, folders: Sequence[str], images: Files, others: Files, only: str | None) -> dict[str, list[str]]:
     """The ids of each split; all of them under "" when there are no lists, and those of a split that is asked for."""
     if only is not None:
-        paths = [os.path.normpath(os.path.join(root, folder, f"{only}.txt")) for folder in folders]
-        path = next(filter(os.path.exists, paths), paths[-1])
+        paths = [_below(root, folder, f"{only}.txt") for folder in folders]
+        path = next(filter(is_file, paths), paths[-1])
         return {"": listed_ids(path, images, others)}
     for folder in folders:
-        path = os.path.normpath(os.path.join(root, folder))
-        if os.path.isdir(path):
+        path = _below(root, folder)
+        if is_folder(path):
             lists = {os.path.splitext(e.name)[0]: e.path for e in entries(path) if has_suffix(e.name, (".txt",))}
             splits = {
                 split: listed_ids(list_path, images, others)
@@ -213,10 +252,15 @@ def _splits(
                 del splits["trainval"]  # the two together
             if splits:
                 return {split: splits[split] for split in sorted(splits, key=split_order)}
-    return {"": [name for name in sorted(others) if name in images]}
+    return {"": [name for name in sorted(others.paths) if name in images.paths]}
 
 
-def listed_ids(path: str, images: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
+def _below(root: str, *names: str) -> str:
+    path = join_path(root, *names)
+    return path if is_url(path) else os.path.normpath(path)
+
+
+def listed_ids(path: str, images: Files, others: Files) -> list[str]:
     """The ids that a list names, each with an image and what belongs to it."""
     ids = []
     for number, line in read_lines(path):
@@ -224,7 +268,7 @@ def listed_ids(path: str, images: Mapping[str, str], others: Mapping[str, str]) 
         where = f"{path}:{number}"
         within(".", name, where)
         for kind, known in (("an image", images), ("an annotation or a mask", others)):
-            if name not in known:
+            if name not in known.paths:
                 raise NotFoundError(f"expected {kind} for {name!r}, got none - at {where}")
         ids.append(name)
     if not ids:
@@ -237,7 +281,10 @@ def listed_ids(path: str, images: Mapping[str, str], others: Mapping[str, str]) 
 
 def read_xml(path: str) -> ElementTree.Element:
     """The root of an XML document that declares nothing: no document type, so no entities, inner or outer."""
-    data = read_file(path)
+    return _parse_xml(read_file(path), path)
+
+
+def _parse_xml(data: bytes, path: str) -> ElementTree.Element:
     if len(data) > MOST_XML:
         raise CorruptionError(f"expected an annotation of at most {MOST_XML} bytes, got {len(data)}", path)
     declared = _ENCODING.match(data.removeprefix(b"\xef\xbb\xbf"))
@@ -261,10 +308,12 @@ def read_xml(path: str) -> ElementTree.Element:
         raise CorruptionError(f"expected XML, got {error}", path) from None
 
 
-def _class_names(paths: Iterable[str]) -> tuple[str, ...]:
+def _class_names(paths: Sequence[str]) -> tuple[str, ...]:
     names: set[str] = set()
-    for path in paths:
-        names.update(_text(found, "name", path) for found in read_xml(path).findall("object"))
+    for first in range(0, len(paths), XML_FILES):
+        some = paths[first : first + XML_FILES]
+        for path, data in zip(some, read_files(some), strict=True):
+            names.update(_text(found, "name", path) for found in _parse_xml(data, path).findall("object"))
     return tuple(sorted(names))
 
 

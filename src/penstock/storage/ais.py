@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote
 
-from ..errors import MissingDependencyError, NotFoundError, SchemaError, StorageError
+from ..errors import MissingDependencyError, NotFoundError, SchemaError, StorageError, redact
+from .local import WholeFile
 from .ranges import PIECE, ShortError, cut_out, joined, replaced
 from .store import Entry
 
@@ -49,7 +50,7 @@ class AISStore:
             raise SchemaError(f"expected the option etl or endpoint, got {name!r}", url)
 
     def __repr__(self) -> str:
-        return f"AISStore({self.url!r})"
+        return f"AISStore({redact(self.url)!r})"
 
     @property
     def client(self) -> Any:
@@ -99,15 +100,15 @@ class AISStore:
         told: Callable[[Any], object] = lambda block: None,
     ) -> None:
         """Write an object to a file, some pieces at a time."""
-        with path.open("wb", buffering=0) as file, ThreadPoolExecutor(2) as pool:
+        with ThreadPoolExecutor(2) as pool, WholeFile(path, size) as file:
             if self.etl is not None:
                 blocks: Iterator[bytes] = iter([self.read(name)])
             else:
                 spans = [(start, min(size, start + PIECE)) for start in range(0, size, PIECE)]
                 blocks = _ahead(pool, lambda span: self._part(name, span[0], span[1], version), spans)
             for block in blocks:
-                told(block)
                 file.write(block)
+                told(block)
         if version is not None and self.entry(name).version != version:
             raise replaced(f"{self.url}/{name}")
 
@@ -191,6 +192,9 @@ class AISStore:
                 if error.status_code == 404 and not isinstance(error, errors.ErrETLNotFound):
                     raise NotFoundError(f"expected an object, got nothing - at {where}") from None
                 said = f"{error.status_code} {' '.join(error.message.split())[:300]}"
+                if error.status_code in (401, 403):
+                    hint = f"Check the permissions of the bucket {self.bucket}"
+                    raise StorageError(f"Permission denied reading or writing {where} ({said}). {hint}") from None
                 if error.status_code not in PASSING:
                     raise StorageError(f"expected to reach an object, got an error: {said} - at {where}") from None
             except _broken_answers() as error:

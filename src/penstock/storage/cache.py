@@ -1,11 +1,13 @@
-"""A bounded folder of files that came from a store. Processes share it; what was not used for longest goes first.
+"""A bounded folder of files that came from a store. Processes share it; the least recently used file is deleted first.
 
-FOLDER/
-  0f3a…-photos/1c2d3e4f/photos-train.tfrecord-00000-of-00002     a file: whole, and what it was said to be
-  0f3a…-photos/1c2d3e4f/.photos-train….partial                   one that is coming; as large as it will be
-  .locks/                                                        held by whoever brings a file, or makes room
+FOLDER/penstock-shards/                                          the cache: a subfolder of the folder that a user gives
+  CACHEDIR.TAG                                                   marks it as Penstock's; backup programs skip it
+  0f3a…-photos/1c2d3e4f/photos-train.tfrecord-00000-of-00002     a file: whole, its content checked
+  0f3a…-photos/1c2d3e4f/.photos-train….partial                   a file being downloaded, with its final size
+  .locks/                                                        held while a file is downloaded or deleted
 
-Nothing in it is needed: all of it may be deleted at any time, and a process may be killed at any time.
+Everything in the subfolder may be deleted at any time, and a process may be killed at any time. Only files two levels
+down, below folders of these names, are counted and deleted. A subfolder that holds other files and no mark is refused.
 """
 
 from __future__ import annotations
@@ -20,17 +22,27 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
-from ..errors import CorruptionError, StorageError
+from ..errors import CorruptionError, SchemaError, StorageError, redact
+from .local import publish
 from .locks import try_lock, unlock
-from .store import open_store, url_name
+from .store import is_url, open_store, url_name
 
 MOST = 100 << 30  # bytes, where nobody says how many, and no more than half of the room that there is
 PATIENCE = 600.0  # seconds that a file is waited for which another process brings
 ATTEMPTS = 3  # to get a file that is what it should be
 
+SUBFOLDER = "penstock-shards"
+MARK = "CACHEDIR.TAG"  # see bford.info/cachedir
+MARK_TEXT = """Signature: 8a477f597d28d172789f06886806bc55
+# This folder is a cache of Penstock: shards of datasets in object stores.
+# Penstock deletes files here to make room. You may delete the folder at any time.
+"""
 LOCKS = ".locks"
 _PARTIAL = ".partial"
+_PLACE = re.compile(r"[0-9a-f]{12}-[\w.-]*")  # see Cache.place
+_TAG = re.compile(r"[0-9a-f]{8}")  # see RemoteFile.tag
 
 
 Checksum = Callable[[Any, int], int]  # of blocks, one after the other: going on from a value
@@ -44,6 +56,9 @@ class RemoteFile:
     size: int
     crc32c: int | None = None
     version: str | None = None
+
+    def __repr__(self) -> str:
+        return f"RemoteFile({redact(self.url)!r}, {self.size}, {self.crc32c}, {self.version!r})"
 
     @property
     def tag(self) -> str:
@@ -59,14 +74,19 @@ def checksum_tag(crc32c: int) -> str:
 
 
 class Cache:
-    """The folder, and how many bytes it may have."""
+    """The folder, and how many bytes it may have.
 
-    def __init__(self, folder: str | os.PathLike[str] | None = None, most: int | None = None) -> None:
-        self.folder = Path(folder) if folder is not None else default_folder()
+    given   the user's folder, or None for the default one
+    folder  the folder that holds the cache and nothing else
+    """
+
+    def __init__(self, given: str | os.PathLike[str] | None = None, most: int | None = None) -> None:
+        self.given = None if given is None else os.fspath(given)
+        self.folder = default_folder() if self.given is None else Path(self.given) / SUBFOLDER
         self._most = most
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Cache, (str(self.folder), self._most)
+        return Cache, (self.given, self._most)
 
     def __repr__(self) -> str:
         return f"Cache({str(self.folder)!r}, {self._most})"
@@ -81,10 +101,47 @@ class Cache:
     def most(self) -> int:
         """How many bytes it may have."""
         if self._most is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.claim()
             free = shutil.disk_usage(self.folder).free
             self._most = min(MOST, (free + sum(size for _, size, _ in self._files())) // 2)
         return self._most
+
+    def claim(self) -> None:
+        """Create the folder with its mark. Raise StorageError for a folder that may hold files of someone else."""
+        if self._is_marked():
+            return
+        try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            if not self.folder.exists():
+                self._create()
+            foreign = [name for name in sorted(os.listdir(self.folder)) if not _is_cache_name(name)]
+            if not foreign:  # made by an earlier version, or deleted in part while it was in use
+                publish(self.folder / MARK, MARK_TEXT.encode())
+        except OSError as error:
+            raise StorageError(f"cannot create the cache: {error} - at {self.folder}") from error
+        if not self._is_marked():
+            got = f"a folder that holds {foreign[0]} and no {MARK} of Penstock"
+            hint = f"Move {self.folder.name} away, or give another folder: cache="
+            raise StorageError(f"expected a cache of Penstock or nothing, got {got} - at {self.folder}. {hint}")
+
+    def _is_marked(self) -> bool:
+        try:
+            text = (self.folder / MARK).read_bytes()
+        except OSError:
+            return False
+        return text.startswith(MARK_TEXT.partition("\n")[0].encode()) and b"Penstock" in text
+
+    def _create(self) -> None:
+        """Create the folder and its mark in one step, unless another process is faster."""
+        fresh = self.folder.with_name(f".{self.folder.name}-{os.getpid()}-{uuid4().hex[:8]}")
+        fresh.mkdir()
+        try:
+            (fresh / MARK).write_text(MARK_TEXT, encoding="utf-8")
+            os.rename(fresh, self.folder)
+        except OSError:
+            shutil.rmtree(fresh, ignore_errors=True)
+            if not self.folder.is_dir():
+                raise
 
     def path(self, file: RemoteFile) -> Path:
         """Where a file is, or will be."""
@@ -93,7 +150,7 @@ class Cache:
     def place(self, url: str) -> Path:
         """Where the files of a folder are: each below its tag."""
         digest = blake2b(url.encode(), digest_size=6).hexdigest()
-        name = re.sub(r"[^\w.-]", "_", url_name(url))[:60]
+        name = re.sub(r"[^\w.-]", "_", url_name(redact(url)))[:60]
         return self.folder / f"{digest}-{name}"
 
     def has(self, file: RemoteFile) -> bool:
@@ -116,6 +173,7 @@ class Cache:
         kept   those that go last to make room for it, the dearest first
         pulse  called now and then; what it raises ends the waiting
         """
+        self.claim()
         path = self.path(file)
         deadline = time.monotonic() + PATIENCE
         while not self.has(file):
@@ -214,13 +272,15 @@ class Cache:
             return True
 
     def _files(self) -> Iterator[tuple[Path, int, float]]:
-        """Each file, with its size and when it was used last."""
-        for folder, _, names in os.walk(self.folder):
-            if os.path.basename(folder) != LOCKS:
-                for name in names:
-                    with suppress(FileNotFoundError):
-                        about = os.stat(os.path.join(folder, name), follow_symlinks=False)
-                        yield Path(folder, name), about.st_size, about.st_mtime
+        """Each file of the cache with its size and the time it was last used; no other file."""
+        for place in _folders(self.folder, _PLACE):
+            for tag in _folders(place, _TAG):
+                with suppress(FileNotFoundError, NotADirectoryError), os.scandir(tag) as entries:
+                    for entry in entries:
+                        with suppress(FileNotFoundError):
+                            if entry.is_file(follow_symlinks=False):
+                                about = entry.stat(follow_symlinks=False)
+                                yield Path(entry.path), about.st_size, about.st_mtime
 
     def _is_left_over(self, partial: Path) -> bool:
         """Whether nobody writes a file any more."""
@@ -250,7 +310,26 @@ class Cache:
             unlock(lock)
 
 
+def _folders(folder: Path | str, pattern: re.Pattern[str]) -> list[str]:
+    """Folders of a folder whose names match, without symbolic links."""
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        return [each.path for each in entries if pattern.fullmatch(each.name) and each.is_dir(follow_symlinks=False)]
+    return []
+
+
+def _is_cache_name(name: str) -> bool:
+    """True for a name that the cache uses directly below its folder, besides its mark."""
+    return name == LOCKS or _PLACE.fullmatch(name) is not None or name.startswith(f".{MARK}.")
+
+
 def default_folder() -> Path:
-    """Where shards are kept unless someone says where."""
+    """The cache where no folder is given: the folder itself, no subfolder of it."""
+    return cache_home() / "shards"
+
+
+def cache_home() -> Path:
+    """The folder of all that may be deleted: in $XDG_CACHE_HOME, which has to be on a local disk."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(home) / "penstock" / "shards"
+    if is_url(home):
+        raise SchemaError("expected a local folder in XDG_CACHE_HOME, got a URL", home)
+    return Path(home) / "penstock"

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..errors import CorruptionError, NotFoundError
+from ..errors import CorruptionError, NoBucketError, NotFoundError
+from .local import publish
 from .store import Entry, is_url, join_url, open_store
 
 
@@ -36,6 +37,15 @@ def parse_json(data: bytes, what: str, where: str) -> Any:
         raise CorruptionError(f"expected {what}, got broken JSON ({error})", where) from None
 
 
+def publish_document(path: Path | str, data: bytes) -> None:
+    """Write a small file, locally or to a store, so that it is seen whole or not at all."""
+    if not is_url(path):
+        publish(path, data)
+        return
+    store, name = open_store(str(path))
+    store.publish(name, data)
+
+
 def read_json(path: Path | str, what: str, most_bytes: int, parse: Parse = parse_json) -> Any:
     """A small file of a dataset; `what` it is, for people."""
     if is_url(path):
@@ -53,6 +63,8 @@ def read_json_object(url: str, what: str, most_bytes: int, parse: Parse = parse_
     store, name = open_store(url)
     try:
         entry = store.entry(name)
+    except NoBucketError:
+        raise
     except NotFoundError:
         raise _missing(url) from None
     data = b""

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+from io import FileIO
 from pathlib import Path
+from typing import Any
+
+FileStamp = tuple[str, int, int, int]  # of a file: path, inode, size, time of modification in nanoseconds
 
 
 def publish(path: str | os.PathLike[str], data: bytes, *, sync: bool = False) -> None:
@@ -26,6 +30,53 @@ def publish(path: str | os.PathLike[str], data: bytes, *, sync: bool = False) ->
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def file_stamp(path: str | os.PathLike[str]) -> FileStamp:
+    """Return what distinguishes a file from another one that takes its place."""
+    about = os.stat(path)
+    return str(path), about.st_ino, about.st_size, about.st_mtime_ns
+
+
+def write_all(file: FileIO, data: Any) -> None:
+    """Write all bytes of a buffer to an unbuffered file, or raise OSError.
+
+    One call of `write` may write less than it is given: on a disk that is nearly full, near a limit of file size, and
+    always beyond 2 GiB. The call after a short write reports the reason.
+    """
+    left = memoryview(data).cast("B")
+    while left:
+        written = file.write(left)
+        if not written:
+            raise OSError(f"expected to write {len(left)} bytes, got none written - at {file.name}")
+        left = left[written:]
+
+
+class WholeFile:
+    """A file that is written from the beginning to its known end, without buffers.
+
+    The file may exist with its final size already, to reserve room for it: it is not truncated. Leaving the block
+    without an error raises OSError unless all bytes were written.
+    """
+
+    def __init__(self, path: Path, size: int) -> None:
+        self._path, self._size, self._written = path, size, 0
+        self._file = FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666), "wb")
+
+    def write(self, block: Any) -> None:
+        """Write all of the next block, or raise OSError."""
+        write_all(self._file, block)
+        self._written += memoryview(block).nbytes
+
+    def __enter__(self) -> WholeFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        size = os.fstat(self._file.fileno()).st_size
+        self._file.close()  # some file systems report a full disk here
+        if kind is None and not self._written == self._size == size:
+            got = f"{self._written} bytes written and a file of {size}"
+            raise OSError(f"expected {self._size} bytes, got {got} - at {self._path}")
 
 
 def sync_folder(folder: Path) -> None:

@@ -11,14 +11,17 @@ import random
 import re
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
-from ..errors import NotFoundError, StorageError
+from ..errors import NoBucketError, NotFoundError, StorageError, redact
+from .local import WholeFile
 from .obstore_library import library
 from .ranges import PIECE, ShortError, cut_out, joined, replaced
 from .store import Entry
@@ -35,6 +38,28 @@ MULTIPART = 16 << 20  # a file from this size on is sent in parts
 _TEMPORARY = ("408", "409", "425", "429", "500", "502", "503", "504")
 _HINT = "Look at the credentials in the environment"
 _STATUS = re.compile(r"status code: (\d{3})|[Cc]lient error with status (\d{3})")
+_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>")
+_MESSAGE = re.compile(r"<Message>([^<]{1,200})")
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
+_DENIED = ("401", "403")
+# Some servers answer these with the status 400 or 404; each with the variables to check, in S3.
+_DENIED_CODES = {
+    "InvalidAccessKeyId": "AWS_ACCESS_KEY_ID",
+    "XAdminUserNotFound": "AWS_ACCESS_KEY_ID",  # versitygw
+    "SignatureDoesNotMatch": "AWS_SECRET_ACCESS_KEY",
+    "ExpiredToken": "AWS_SESSION_TOKEN",
+    "InvalidToken": "AWS_SESSION_TOKEN",
+    "TokenRefreshRequired": "AWS_SESSION_TOKEN",
+    "AuthorizationHeaderMalformed": "AWS_REGION",
+    "RequestTimeTooSkewed": "the clock of this machine",
+}
+_CHECK = {
+    "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the permissions of the bucket",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS and the permissions of the bucket",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY and the permissions of the container",
+    "http": "the user and password, as in http://user:password@server/data",
+    "https": "the user and password, as in https://user:password@server/data",
+}
 
 
 class Objects:
@@ -53,7 +78,7 @@ class Objects:
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"Objects({self.url!r})"
+        return f"Objects({redact(self.url)!r})"
 
     def list(self, prefix: str) -> Iterator[Entry]:
         """The objects of a folder, in order of name."""
@@ -62,20 +87,23 @@ class Objects:
             raise StorageError(f"expected a store that lists its objects, got {got} - at {self._at(prefix)}")
 
         def attempt() -> Any:
-            try:
-                return self._obs.list(self._store, prefix or None, chunk_size=1000).collect()
-            except self._obs.exceptions.BaseError as error:
-                if _status(error) == "404":  # a folder with nothing in it is an empty list
-                    _, _, bucket = self.url.partition("://")
-                    where = self._at(prefix)
-                    raise NotFoundError(f"expected the bucket {bucket}, got nothing - at {where}") from None
-                raise
+            return self._obs.list(self._store, prefix or None, chunk_size=1000).collect()
 
-        return iter(sorted(map(_entry, self._tried(prefix, attempt)), key=lambda entry: entry.name))
+        found = self._tried(prefix, attempt, doing="listing")
+        return iter(sorted(map(_entry, found), key=lambda entry: entry.name))
 
     def entry(self, name: str) -> Entry:
         """What is known of an object."""
-        return _entry(self._tried(name, lambda: self._obs.head(self._store, name)))
+
+        def attempt() -> Any:
+            try:
+                return self._obs.head(self._store, name)
+            except (self._obs.exceptions.BaseError, FileNotFoundError) as error:
+                if not self.url.startswith("http") and _status(error).startswith("4"):
+                    self._obs.get(self._store, name, options={"range": (0, 1)})  # HEAD has no body for the reason
+                raise
+
+        return _entry(self._tried(name, attempt))
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         """An object, or a part of it."""
@@ -125,7 +153,7 @@ class Objects:
         """Write an object to a file, some pieces at a time. A server that is slow is asked for smaller ones."""
         piece, count, at = PIECE, AT_ONCE, 0
         last = time.monotonic()
-        with path.open("r+b" if path.exists() else "wb", buffering=0) as file:  # it may have its size already
+        with WholeFile(path, size) as file:
             while at < size:
                 starts = list(range(at, min(size, at + count * piece), piece))
                 stops = [min(size, start + piece) for start in starts]
@@ -137,8 +165,8 @@ class Objects:
                         piece, count, last = max(SMALLEST, piece // 4), 1, time.monotonic()
                     continue
                 for block in blocks:
-                    told(block)
                     file.write(block)
+                    told(block)
                 at, last = stops[-1], time.monotonic()
         if version is not None and self.entry(name).version != version:
             raise replaced(self._at(name))
@@ -161,7 +189,7 @@ class Objects:
                 return self._obs.put(self._store, name, path.read_bytes(), use_multipart=False)
             return self._obs.put(self._store, name, path, use_multipart=True, chunk_size=PIECE, max_concurrency=AT_ONCE)
 
-        sent = self._tried(name, attempt, patience=max(DEADLINE, size / SMALLEST))
+        sent = self._tried(name, attempt, patience=max(DEADLINE, size / SMALLEST), doing="writing")
         return Entry(name, size, _tag(sent))
 
     def publish(self, name: str, data: bytes, *, exclusive: bool = False) -> bool:
@@ -169,7 +197,8 @@ class Objects:
         self._check_writable(name)
         mode = "create" if exclusive else "overwrite"
         try:
-            self._tried(name, lambda: self._obs.put(self._store, name, data, mode=mode, use_multipart=False))
+            put = partial(self._obs.put, self._store, name, data, mode=mode, use_multipart=False)
+            self._tried(name, put, doing="writing")
         except FileExistsError:
             return self.read(name) == data  # an attempt whose answer was lost
         return True
@@ -178,7 +207,7 @@ class Objects:
         """Take an object away, if it is there."""
         self._check_writable(name)
         try:
-            self._tried(name, lambda: self._obs.delete(self._store, name))
+            self._tried(name, lambda: self._obs.delete(self._store, name), doing="deleting")
         except NotFoundError:
             return
 
@@ -198,6 +227,7 @@ class Objects:
         offset: int | None = None,
         since: float | None = None,
         patience: float | None = None,
+        doing: str = "reading",
     ) -> Result:
         """What an attempt gives; it is made again after what may pass, until the deadline."""
         where = self._at(name) + ("" if offset is None else f", offset {offset}")
@@ -209,10 +239,8 @@ class Objects:
                 return attempt()
             except StorageError:
                 raise
-            except FileNotFoundError:
-                raise NotFoundError(f"expected an object, got nothing - at {where}") from None
             except (self._obs.exceptions.BaseError, OSError, ShortError) as error:
-                failure = self._failure(error, where)
+                failure = self._failure(error, where, doing)
                 if failure is not None:
                     raise failure from None
                 if time.monotonic() + pause > deadline or not threading.main_thread().is_alive():
@@ -223,18 +251,28 @@ class Objects:
             time.sleep(pause * (0.5 + random.random()))
             pause = min(2 * pause, 5.0)
 
-    def _failure(self, error: Exception, where: str) -> Exception | None:
+    def _failure(self, error: Exception, where: str, doing: str) -> Exception | None:
         """The error for what does not pass by itself."""
         kind = type(error).__name__
         if kind == "AlreadyExistsError":
             return FileExistsError(where)
         if kind in ("PreconditionError", "NotModifiedError"):
             return replaced(where)
-        if kind in ("PermissionDeniedError", "UnauthenticatedError"):
-            return StorageError(f"expected to be let in, got a refusal: {_said(error)} - at {where}. {_HINT}")
-        code = _status(error)
+        status, code = _status(error), _code(error)
+        reason = " ".join(filter(None, (status, code)))
+        scheme, _, bucket = self.url.partition("://")
+        denied = kind in ("PermissionDeniedError", "UnauthenticatedError")
+        if denied or status in _DENIED or code in _DENIED_CODES:
+            check = _DENIED_CODES.get(code) if scheme == "s3" else None
+            said = f"Permission denied {doing} {where} ({reason or _said(error)})"
+            return StorageError(f"{said}. Check {check or _CHECK[scheme]}")
+        if isinstance(error, FileNotFoundError) or (status == "404" and doing == "listing"):
+            # An empty folder is an empty list: only a bucket that does not exist cannot be listed.
+            if scheme not in ("http", "https") and (doing == "listing" or code in _NO_BUCKET):
+                return NoBucketError(f"expected the bucket {bucket}, got nothing ({reason}) - at {where}")
+            return NotFoundError(f"expected an object, got nothing - at {where}")
         final = kind not in ("GenericError", "JoinError", "ShortError") and not isinstance(error, OSError)
-        if final or (code.startswith("4") and code not in _TEMPORARY):
+        if final or (status.startswith("4") and status not in _TEMPORARY):
             hint = f". {_HINT}" if "token request" in str(error) else ""
             return StorageError(f"expected to reach an object, got an error: {_said(error)} - at {where}{hint}")
         return None
@@ -261,8 +299,19 @@ def _status(error: Exception) -> str:
     return (status[1] or status[2]) if status else ""
 
 
+def _code(error: Exception) -> str:
+    """The code that a store gives as its reason, such as InvalidBucketName."""
+    code = _CODE.search(str(error))
+    return code[1] if code else ""
+
+
 def _said(error: Exception) -> str:
     """What a library says, in a line: its errors have several, some of them whole pages of HTML."""
+    if code := _code(error):
+        message = _MESSAGE.search(str(error))
+        return " ".join(filter(None, (_status(error), code))) + (
+            f": {message[1].strip().rstrip('.')}" if message else ""
+        )
     text = str(error).partition("Debug source:")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("<")]
     text = " ".join(lines[:2]) or type(error).__name__
@@ -282,7 +331,11 @@ def _made(obs: Any, url: str) -> Any:
     said: dict[str, Any] = {"client_options": client, "retry_config": patience}
     kinds = obs._store
     if scheme in ("http", "https"):
-        return kinds.HTTPStore(url, **said)
+        user, at, server = place.rpartition("@")
+        if at:
+            name, _, password = map(unquote, user.partition(":"))
+            client["default_headers"] = {"Authorization": f"Basic {b64encode(f'{name}:{password}'.encode()).decode()}"}
+        return kinds.HTTPStore(f"{scheme}://{server}", **said)
     if scheme == "gs":
         return kinds.GCSStore(place, **said)
     if scheme == "az":

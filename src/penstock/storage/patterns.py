@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..errors import SchemaError, StorageError, check_type
+from .files import checked_path
 from .store import is_url, open_store, split_url
 
 PathLike = str | os.PathLike[str]
@@ -24,7 +25,7 @@ _NUMBERED = re.compile(r"\{(\d{0,18})\.\.\}")
 def path_list(paths: Paths) -> list[str]:
     """A path, or some, as a list of texts."""
     if isinstance(paths, (str, os.PathLike)):
-        return [os.fspath(paths)]
+        return [checked_path(paths)]
     if isinstance(paths, (bytes, Mapping)) or not isinstance(paths, Iterable):
         raise SchemaError(f"expected a path, or a list of paths, got {type(paths).__name__}")
     found = list(paths)
@@ -32,7 +33,7 @@ def path_list(paths: Paths) -> list[str]:
         raise SchemaError("expected a path, or a list of paths, got an empty list")
     for path in found:
         check_type(path, (str, os.PathLike), "paths in a list of them")
-    return [os.fspath(path) for path in found]
+    return [checked_path(path) for path in found]
 
 
 def expand(pattern: PathLike) -> list[str]:
@@ -46,12 +47,12 @@ def expand(pattern: PathLike) -> list[str]:
     A path that exists is taken as it is, whatever characters it has. The objects of a range of URLs are not looked for:
     whoever reads them finds out.
     """
-    text = os.fspath(pattern)
+    text = checked_path(pattern)
     remote = is_url(text)
     if not remote and os.path.lexists(text):
         return [text]
     found: list[str] = []
-    if SPLIT in text and not remote:
+    if SPLIT in text:
         return [path for name in split_patterns(text).values() for path in expand(name)]
     for name in _ranges(text):
         if is_numbered(name):
@@ -100,14 +101,23 @@ def numbered_files(pattern: str) -> dict[int, str]:
     if is_numbered(folder):
         raise StorageError(f"expected numbers in the names of files, got them in a folder's - at {pattern}")
     names = named_by(name)
-    try:
-        matches = [(names.fullmatch(entry), entry) for entry in os.listdir(folder or ".")]
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
+    matches = [(names.fullmatch(entry), entry) for entry in _names_in(folder)]
     found = {int(match[1]) if match.groups() else 0: os.path.join(folder, entry) for match, entry in matches if match}
     first = names.fullmatch(next(numbered(name)))
     start = int(first[1]) if first and first.groups() else 0
     return {number: found[number] for number in sorted(found) if number >= start}
+
+
+def _names_in(folder: str) -> list[str]:
+    """The names in a folder, local or of a store; none where there is no folder."""
+    if is_url(folder):
+        store, name = open_store(folder)
+        below = (entry.name[len(name) :].lstrip("/") for entry in store.list(name))
+        return [name for name in below if "/" not in name]
+    try:
+        return os.listdir(folder or ".")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def split_patterns(pattern: str) -> dict[str, str]:
@@ -116,8 +126,10 @@ def split_patterns(pattern: str) -> dict[str, str]:
     parts = [named_by(part).pattern for part in (first, "".join(rest[:1]))]
     same = "".join(f"(?P=split){named_by(part).pattern}" for part in rest[1:])
     names = re.compile(rf"{parts[0]}(?P<split>[\w-]+){parts[1]}{same}")
-    anything = "*".join(map(glob.escape, re.split(r"\{split\}|\{\d*\.\.\}", pattern)))
-    matches = (names.fullmatch(path) for path in glob.glob(anything))
+    root, inner = split_url(pattern) if is_url(pattern) else ("", pattern)
+    anything = "*".join(map(glob.escape, re.split(r"\{split\}|\{\d*\.\.\}", inner)))
+    paths = _objects(f"{root}/{anything}") if root else glob.glob(anything)
+    matches = (names.fullmatch(path) for path in paths)
     found = sorted({match["split"] for match in matches if match})
     if not found:
         raise StorageError(f"expected files of some split, got none - at {pattern}")
@@ -126,8 +138,6 @@ def split_patterns(pattern: str) -> dict[str, str]:
 
 def _there(pattern: str) -> list[str]:
     """The files of a pattern. One that is missing before others that are there is an error."""
-    if is_url(pattern):
-        raise StorageError(f"expected a range with an end, such as {{000..146}}, got one without - at {pattern}")
     found = list(numbered_files(pattern).values())
     if not found:
         raise StorageError(f"expected files, got no {next(numbered(pattern))} - at {pattern}")

@@ -97,6 +97,9 @@ def split_url(url: str) -> tuple[str, str]:
         parts = urlsplit(url)
         if not parts.netloc:
             raise SchemaError(f"expected a server, as in http://server/data, got {url!r}")
+        if parts.query:
+            hint = "For a signed URL, name the object (s3://bucket/key) and set credentials, or download the file first"
+            raise SchemaError(f"expected a URL without a query, got {url!r}", "", hint)
         return f"{scheme}://{parts.netloc}", parts.path.strip("/")
     bucket, _, name = url[len(scheme) + 3 :].partition("/")
     if not bucket:
@@ -104,7 +107,12 @@ def split_url(url: str) -> tuple[str, str]:
     return f"{scheme}://{bucket}", name.strip("/")
 
 
-_TOLD = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AIS_ENDPOINT")
+# What decides where a store is and who asks: a change of it is another store.
+_TOLD = (
+    *("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+    *("AWS_PROFILE", "AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN"),
+    *("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "AIS_ENDPOINT"),
+)
 _stores: dict[tuple[Any, ...], Store] = {}
 
 

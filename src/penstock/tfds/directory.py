@@ -18,7 +18,7 @@ from ..errors import CorruptionError, NotFoundError, SchemaError
 from ..info import Info
 from ..records.formats import FORMATS
 from ..schema import Schema
-from ..storage import beside, read_bytes, read_json
+from ..storage import beside, checked_path, is_file, is_folder, join_path, list_folder, read_bytes, read_json
 from .features import FEATURES, Json, label_file
 from .schemas import schema_of
 
@@ -40,9 +40,10 @@ def is_tfds_name(path: Any) -> bool:
     return isinstance(path, str) and path.startswith(SCHEME)
 
 
-def data_directory(given: str | os.PathLike[str] | None = None) -> Path:
-    """Where TFDS keeps its datasets: as given, or $TFDS_DATA_DIR, or in the home directory."""
-    return Path(given or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+def data_directory(given: str | os.PathLike[str] | None = None) -> str:
+    """Where TFDS keeps its datasets, which may be a URL: as given, or $TFDS_DATA_DIR, or in the home directory."""
+    told = given or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+    return os.path.expanduser(checked_path(told, "data_dir" if given else "TFDS_DATA_DIR"))
 
 
 def parse_name(text: str) -> tuple[str, str | None, str | None]:
@@ -53,36 +54,39 @@ def parse_name(text: str) -> tuple[str, str | None, str | None]:
     return match["name"], match["config"], match["version"]
 
 
-def find_dataset(text: str, data_dir: str | os.PathLike[str] | None = None) -> Path:
+def find_dataset(text: str, data_dir: str | os.PathLike[str] | None = None) -> str:
     """The directory of "tfds:name": of its default config, in its highest version, unless it says which."""
     name, config, version = parse_name(text)
-    folder = data_directory(data_dir) / name
+    folder = join_path(data_directory(data_dir), name)
     if config is None and not _versions(folder):
         config = _default_config(folder)
     if config is not None:
-        folder = folder / config
+        folder = join_path(folder, config)
     found = _versions(folder)
     if version is None and found:
         version = max(found, key=lambda text: tuple(map(int, text.split("."))))
     if version not in found:
         known = f"the versions {', '.join(found)}" if found else "nothing"
         raise NotFoundError(f"expected {text} as TFDS prepares it, got {known} - at {folder}. Give data_dir=")
-    return folder / str(version)
+    return join_path(folder, str(version))
 
 
-def _versions(folder: Path) -> list[str]:
-    entries = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [entry.name for entry in entries if _VERSION.fullmatch(entry.name) and (entry / INFO).is_file()]
+def _folders(folder: str) -> list[str]:
+    return [entry.name for entry in list_folder(folder).entries() if entry.is_dir()] if is_folder(folder) else []
 
 
-def _default_config(folder: Path) -> str | None:
-    path = folder / ".config" / "metadata.json"
-    if path.is_file():
+def _versions(folder: str) -> list[str]:
+    return [name for name in _folders(folder) if _VERSION.fullmatch(name) and is_file(join_path(folder, name, INFO))]
+
+
+def _default_config(folder: str) -> str | None:
+    path = join_path(folder, ".config", "metadata.json")
+    if is_file(path):
         said = _read_json(path).get("default_config_name")
         return said if isinstance(said, str) and _FILE.fullmatch(said) else None
-    configs = [entry.name for entry in sorted(folder.iterdir()) if _versions(entry)] if folder.is_dir() else []
+    configs = [name for name in _folders(folder) if _versions(join_path(folder, name))]
     if len(configs) > 1:
-        hint = f"Say which: tfds:{folder.name}/{configs[0]}"
+        hint = f"Say which: tfds:{os.path.basename(folder)}/{configs[0]}"
         raise NotFoundError(f"expected one config, got {', '.join(configs)} - at {folder}. {hint}")
     return configs[0] if configs else None
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import SchemaError
 from ..info import Info
 from ..manifest import Manifest
-from ..storage import publish
+from ..storage import is_url, join_path, publish
 from .directory import INFO, TEMPLATE, data_directory, is_tfds_name, parse_name
 from .features import FEATURES, Json, features_of, is_left_out, label_files, labels_of
 from .schemas import schema_of
@@ -17,33 +18,36 @@ from .schemas import schema_of
 FIRST_VERSION = "1.0.0"  # where neither the path nor anybody says one
 
 
-def dataset_directory(path: str | os.PathLike[str], info: Info | None) -> Path:
-    """Where a dataset is built: at a path, or, for a name as in "tfds:name", where TFDS looks for it."""
+def dataset_directory(path: str | os.PathLike[str], info: Info | None) -> Path | str:
+    """Where a dataset is built: at a path or a URL, or, for a name as in "tfds:name", where TFDS looks for it."""
     if not is_tfds_name(path):
-        return Path(path)
+        return str(path) if is_url(path) else Path(path)
     name, config, version = parse_name(str(path))
     if config is not None:
         raise SchemaError(f"expected a name without a config, got {path!r}", "build")
-    return data_directory() / name / (version or (info and info.version) or FIRST_VERSION)
+    folder = join_path(data_directory(), name, version or (info and info.version) or FIRST_VERSION)
+    return folder if is_url(folder) else Path(folder)
 
 
-def write_metadata(directory: Path, manifest: Manifest) -> None:
-    """Let TFDS open the dataset; where it can't, leave nothing that says so. dataset_info.json comes last."""
-    remove_metadata(directory)
+def write_metadata(directory: Path, manifest: Manifest, stale: Iterable[str] = ()) -> None:
+    """Let TFDS open the dataset, if it can. dataset_info.json comes last.
+
+    stale  files of an earlier dataset in the directory, which are removed
+    """
     files = metadata_files(manifest)
-    for file in (*label_files(manifest.schema), FEATURES):
-        if file not in files:
-            (directory / file).unlink(missing_ok=True)  # one of another build
-    for file, data in files.items():
-        publish(directory / file, data, sync=file == INFO)
+    if INFO in files:
+        remove_metadata(directory)
+    for name in set(stale) - set(files):
+        (directory / name).unlink(missing_ok=True)
+    for name, data in files.items():
+        publish(directory / name, data, sync=name == INFO)
 
 
 def metadata_files(manifest: Manifest) -> dict[str, bytes]:
-    """Return the files that TFDS reads, dataset_info.json last. They depend on the manifest alone."""
+    """The files that TFDS reads, with their content; dataset_info.json comes last. None if TFDS can't read a field."""
     if why_closed(manifest):
         return {}
-    named = label_files(manifest.schema).items()
-    files = {file: names.encode() for file, names in named if names is not None}
+    files = {name: text.encode() for name, text in label_files(manifest.schema).items() if text is not None}
     features, notes = _features(manifest)
     return {**files, FEATURES: _json(features), INFO: _json(_dataset_info(manifest, notes))}
 

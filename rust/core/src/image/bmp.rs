@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::image::formats::{Format, Shape};
+use crate::limits;
 
 /// Numbers of a header, little endian; 0 behind its end.
 struct Header<'a>(&'a [u8]);
@@ -54,7 +55,7 @@ pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<Shape> {
     let entry = if old { 3 } else { 4 };
     let palette = bytes.get(FILE_HEADER + info..start.max(FILE_HEADER + info)).unwrap_or(&[]);
     let color = |number: usize| palette.get(number * entry..number * entry + 3).map(|c| [c[2], c[1], c[0]]);
-    out.reserve_exact(pixels * 3);
+    limits::reserve(out, pixels * 3)?;
     for row in 0..height {
         let at = if from_top { row } else { height - 1 - row } * stride;
         let line = &rows[at..at + stride];

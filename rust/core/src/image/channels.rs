@@ -1,5 +1,8 @@
 //! From one number of channels to another.
 
+use crate::error::Result;
+use crate::limits;
+
 /// The grey of a colour: ITU-R 601, in whole numbers, rounded, as Pillow computes it.
 fn grey(red: u8, green: u8, blue: u8) -> u8 {
     let weighted = 19_595 * u32::from(red) + 38_470 * u32::from(green) + 7_471 * u32::from(blue);
@@ -8,9 +11,9 @@ fn grey(red: u8, green: u8, blue: u8) -> u8 {
 
 /// Turns pixels of `from` channels (grey, grey and alpha, RGB, RGB and alpha) into pixels of `to`: grey is repeated, alpha is
 /// left out or opaque.
-pub(super) fn convert(pixels: &[u8], from: usize, to: usize, out: &mut Vec<u8>) {
+pub(super) fn convert(pixels: &[u8], from: usize, to: usize, out: &mut Vec<u8>) -> Result<()> {
     out.clear();
-    out.reserve_exact(pixels.len() / from * to);
+    limits::reserve(out, pixels.len() / from * to)?;
     let wide = pixels.chunks_exact(from).map(|pixel| match *pixel {
         [grey] => [grey, grey, grey, 255],
         [grey, alpha] => [grey, grey, grey, alpha],
@@ -24,6 +27,7 @@ pub(super) fn convert(pixels: &[u8], from: usize, to: usize, out: &mut Vec<u8>) 
         3 => wide.for_each(|[red, green, blue, _]| out.extend([red, green, blue])),
         _ => wide.for_each(|pixel| out.extend(pixel)),
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -34,7 +38,7 @@ mod tests {
     fn channels_come_and_go() {
         let to = |pixels: &[u8], from, to| {
             let mut out = vec![9; 9];
-            convert(pixels, from, to, &mut out);
+            convert(pixels, from, to, &mut out).unwrap();
             out
         };
         assert_eq!(to(&[1, 2], 1, 3), [1, 1, 1, 2, 2, 2]);

@@ -1,7 +1,7 @@
 //! From the bytes of an image file to its pixels, by what the bytes say they are.
 
 use crate::error::{Error, Result};
-use crate::image::{bmp, gif, jpeg, png, webp};
+use crate::image::{bmp, gif, jpeg, png, tiff, webp};
 
 /// No image has more pixels than this, whatever its file says.
 pub const MAX_PIXELS: usize = 178_956_970;
@@ -22,6 +22,7 @@ pub enum Format {
     WebP,
     Gif,
     Bmp,
+    Tiff,
 }
 
 impl Format {
@@ -33,12 +34,13 @@ impl Format {
             [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Ok(Format::WebP),
             [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Ok(Format::Gif),
             [b'B', b'M', ..] => Ok(Format::Bmp),
+            [b'I', b'I', 42 | 43, 0, ..] | [b'M', b'M', 0, 42 | 43, ..] => Ok(Format::Tiff),
             [] => Err(Error::corrupt("expected an image, got no bytes")),
             _ => {
                 let first: Vec<String> = bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
                 let message =
                     format!("expected an image, got {} bytes that begin with {}", bytes.len(), first.join(" "));
-                Err(Error::corrupt(message).advise("JPEG, PNG, WebP, GIF and BMP files are decoded."))
+                Err(Error::corrupt(message).advise("JPEG, PNG, WebP, GIF, BMP and TIFF files are decoded."))
             }
         }
     }
@@ -51,6 +53,7 @@ impl Format {
             Format::WebP => "WebP",
             Format::Gif => "GIF",
             Format::Bmp => "BMP",
+            Format::Tiff => "TIFF",
         }
     }
 
@@ -83,6 +86,7 @@ pub(super) fn read(bytes: &[u8], wanted: Option<usize>, out: &mut Vec<u8>) -> Re
         Format::WebP => webp::read(bytes, out),
         Format::Gif => gif::read(bytes, out),
         Format::Bmp => bmp::read(bytes, out),
+        Format::Tiff => tiff::read(bytes, out),
     }
 }
 
@@ -97,6 +101,8 @@ mod tests {
         assert_eq!(Format::of(b"RIFF\0\0\0\0WEBP").unwrap(), Format::WebP);
         assert_eq!(Format::of(b"GIF89a").unwrap(), Format::Gif);
         assert_eq!(Format::of(b"BM").unwrap(), Format::Bmp);
+        assert_eq!(Format::of(b"II\x2a\0").unwrap(), Format::Tiff);
+        assert_eq!(Format::of(b"MM\0\x2a").unwrap(), Format::Tiff);
         assert_eq!(Format::of(b"").unwrap_err().message(), "expected an image, got no bytes");
         let message = "expected an image, got 4 bytes that begin with 74 65 78 74";
         assert_eq!(Format::of(b"text").unwrap_err().message(), message);

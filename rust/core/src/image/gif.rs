@@ -6,6 +6,7 @@ use gif::{ColorOutput, DecodeOptions, DecodingError, MemoryLimit};
 
 use crate::error::{Error, Result};
 use crate::image::formats::{Format, Shape};
+use crate::limits;
 
 fn broken(error: &DecodingError) -> Error {
     match error {
@@ -29,7 +30,7 @@ pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<Shape> {
     let frame = decoder.read_next_frame().map_err(|error| broken(&error))?;
     let frame = frame.ok_or_else(|| Format::Gif.broken("one without a frame"))?;
     let channels = if frame.transparent.is_some() { 4 } else { 3 };
-    out.resize(pixels * channels, 0);
+    limits::grow_to(out, pixels * channels, 0)?;
     let (top, left) = (usize::from(frame.top), usize::from(frame.left));
     let rows = out.chunks_exact_mut(width * channels).skip(top);
     for (row, line) in rows.zip(frame.buffer.chunks_exact((usize::from(frame.width) * 4).max(1))) {

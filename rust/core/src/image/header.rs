@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::image::formats::Format;
+use crate::image::tiff;
 
 /// What the header of an image says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +39,19 @@ impl Header {
             }
             Format::WebP => webp(bytes),
             Format::Bmp => bmp(bytes),
+            Format::Tiff => return of_tiff(bytes),
         };
         match size.map_err(broken)? {
             [width, height] if width > 0 && height > 0 => Ok(Header { format, width, height }),
             [width, height] => Err(broken(format!("{} of {width} x {height} pixels", format.name()))),
         }
+    }
+}
+
+fn of_tiff(bytes: &[u8]) -> Result<Header> {
+    match tiff::size(bytes)? {
+        [width, height] if width > 0 && height > 0 => Ok(Header { format: Format::Tiff, width, height }),
+        [width, height] => Err(Format::Tiff.broken(format!("one of {width} x {height} pixels"))),
     }
 }
 

@@ -11,6 +11,7 @@ use zune_jpeg::JpegDecoder;
 
 use crate::error::{Error, Result};
 use crate::image::formats::{Format, Shape};
+use crate::limits;
 
 const LONGEST_SIDE: usize = 1 << 16;
 
@@ -77,7 +78,7 @@ pub(super) fn read(bytes: &[u8], wanted: Option<usize>, out: &mut Vec<u8>) -> Re
         decoder.set_options(options.jpeg_set_out_colorspace(ColorSpace::Luma));
     }
     let channels = if grey { 1 } else { 3 };
-    out.resize(pixels * channels, 0);
+    limits::grow_to(out, pixels * channels, 0)?;
     #[cfg(feature = "turbo")]
     if super::turbo::decode(bytes, [height, width, channels], out) {
         return Ok([height, width, channels]);

@@ -6,6 +6,7 @@ use png::{Decoder, DecodingError, Limits, Transformations};
 
 use crate::error::{Error, Result};
 use crate::image::formats::{Format, Shape};
+use crate::limits;
 
 /// What the decoder may take besides the pixels: chunks that are kept, rows that are filtered.
 const WORK_BYTES: usize = 1 << 24;
@@ -40,7 +41,7 @@ pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<Shape> {
     let pixels = Format::Png.pixels(height, width, bytes.len())?;
     let mut reader = decoder.read_info().map_err(|error| broken(&error))?;
     let channels = reader.output_color_type().0.samples();
-    out.resize(pixels * channels, 0);
+    limits::grow_to(out, pixels * channels, 0)?;
     reader.next_frame(out).map_err(|error| broken(&error))?;
     Ok([height, width, channels])
 }

@@ -6,6 +6,7 @@ use image_webp::{DecodingError, WebPDecoder};
 
 use crate::error::{Error, Result};
 use crate::image::formats::{Format, Shape};
+use crate::limits;
 
 fn broken(error: &DecodingError) -> Error {
     match error {
@@ -70,7 +71,7 @@ pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<Shape> {
     let pixels = Format::WebP.pixels(height, width, bytes.len())?;
     let channels = if decoder.has_alpha() { 4 } else { 3 };
     decoder.set_memory_limit(pixels.saturating_mul(16));
-    out.resize(pixels * channels, 0);
+    limits::grow_to(out, pixels * channels, 0)?;
     match decoder.is_animated() {
         true => decoder.read_frame(out).map(drop),
         false => decoder.read_image(out),

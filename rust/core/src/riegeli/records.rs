@@ -8,12 +8,11 @@ use zstd::zstd_safe::CParameter;
 
 use super::{Chunk, Content, Header, CHUNK_HEADER};
 use crate::error::{Error, Result};
+use crate::limits;
 use crate::wire::{put_varint, varint, varint_length};
 
-/// A chunk may declare this many bytes once decoded, whatever its size on disk.
-const MAX_UNWARRANTED: u64 = 1 << 30;
-/// Beyond that, this many for each byte on disk.
-const MAX_RATIO: u64 = 1024;
+/// A chunk may declare this many bytes for each byte on disk, if it has more than [`limits::max_row_bytes`] once decoded.
+const MAX_RATIO: u64 = 16;
 /// What zstd may look back, as a power of two: what the format's own library takes.
 const ZSTD_WINDOW: u32 = 20;
 /// The same for brotli.
@@ -96,7 +95,7 @@ pub struct Packed {
 
 /// How many bytes the data of a chunk may hold: more is taken for an attack.
 fn warranted(data: usize) -> u64 {
-    MAX_UNWARRANTED.max((data as u64).saturating_mul(MAX_RATIO))
+    limits::max_row_bytes().max((data as u64).saturating_mul(MAX_RATIO))
 }
 
 /// Makes chunks of records.
@@ -294,8 +293,7 @@ impl Unpacker {
             decompress(letter, packed_sizes, ..=most, &mut self.zstd, &mut self.sizes)?;
             let (warranted, declared) = (warranted(data.len()), header.decoded_size);
             if declared > warranted {
-                let message = format!("expected a chunk of at most {warranted} bytes of records, got {declared}");
-                return Err(Error::corrupt(message));
+                return Err(limits::too_large("a chunk of records", declared));
             }
             decompress(
                 letter,
@@ -310,7 +308,7 @@ impl Unpacker {
             return Err(broken("as many bytes as its header says"));
         }
         let (mut position, mut at) = (0, start);
-        self.spans.reserve(usize::try_from(header.records).unwrap_or(0).min(sizes.len()));
+        limits::reserve(&mut self.spans, usize::try_from(header.records).unwrap_or(0).min(sizes.len()))?;
         for _ in 0..header.records {
             let size = varint(sizes, &mut position).and_then(|size| usize::try_from(size).ok());
             let end = size.and_then(|size| at.checked_add(size)).filter(|&end| end <= self.bytes.len());
@@ -356,7 +354,7 @@ fn decompress(
         b's' => {
             let fits = declared as u64 <= (packed.len() as u64).saturating_mul(MAX_SNAPPY_RATIO);
             fits && snap::raw::decompress_len(packed).is_ok_and(|length| length == declared) && {
-                out.resize(start + declared, 0);
+                limits::grow_to(out, start + declared, 0)?;
                 snap::raw::Decoder::new().decompress(packed, &mut out[start..]).is_ok()
             }
         }
@@ -387,7 +385,7 @@ fn unzstd(packed: &[u8], declared: usize, zstd: &mut Option<Decompressor<'static
     let start = out.len();
     let mut room = declared.min(packed.len().saturating_mul(64).saturating_add(1 << 16));
     loop {
-        out.reserve(room);
+        limits::reserve(out, room)?;
         let mut place = Cursor::new(&mut *out);
         place.set_position(start as u64);
         match zstd.decompress_to_buffer(packed, &mut place) {

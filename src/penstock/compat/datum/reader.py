@@ -8,7 +8,7 @@ from ... import frameworks
 from ...errors import SchemaError
 from ...load.dataset import load as load_dataset
 from ...load.interleave import Interleave
-from ...storage import PathLike
+from ...storage import PathLike, local_path
 from .configs import DatasetConfigs
 
 
@@ -65,6 +65,8 @@ class Dataset:
         drop = drop and len(self._data[instruction]) >= size  # a lone batch is never dropped
         echoes = configs.echoing if kind == "train" else None
         data = self._examples(instruction, shuffle and configs.shuffle_files)
+        if configs.cache_filename:
+            local_path(configs.cache_filename, "cache_filename")
         data = data.cache(configs.cache_filename) if configs.cache else data
         data = data.map(before, parallel) if before else data
         data = data.shuffle(configs.buffer_size, configs.seed, configs.reshuffle_each_iteration) if shuffle else data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -14,6 +15,8 @@ from ...example import IgnoreExample
 from ...records.codec import Codec
 from ...schema import Schema
 from ...sources.examples import deal
+from ...sources.files import read_text
+from ...storage import checked_path, local_path
 
 METHODS = ("from_csv_row", "load", "split")  # that get options
 SHAPE = "/shape"  # after the name of an array that is no vector: its shape, which stands beside it
@@ -71,7 +74,7 @@ class Example:
     @staticmethod
     def to_csv_file(filepath: Any, examples: Iterable[Example]) -> None:
         """Append the examples' rows to a file."""
-        with open(filepath, "a", newline="", encoding="utf-8") as file:
+        with local_path(filepath, "a file that rows are added to").open("a", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows(example.to_csv_row() for example in examples)
 
     @classmethod
@@ -79,7 +82,7 @@ class Example:
         """An example for each row of a file without a header; empty lines are left out."""
         given = deal([cls], options, METHODS)[cls]["from_csv_row"]
         examples = []
-        with open(filepath, newline="", encoding="utf-8-sig") as file:
+        with io.StringIO(read_text(checked_path(filepath)), newline="") as file:
             for row in filter(None, reader := csv.reader(file)):
                 try:
                     examples.append(cls.from_csv_row(row, **given))

@@ -8,13 +8,21 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...errors import SchemaError
-from ...storage import Paths, numbered_files, path_list
+from ...storage import (
+    Paths,
+    bring_all,
+    checked_path,
+    is_folder,
+    join_path,
+    local_copies,
+    numbered_files,
+    path_list,
+)
 from .example import Example
 from .folder import FILES, LOG, OPTIONS, SHUFFLES, save, write_config
 from .reading import parse, schema_of
@@ -27,7 +35,7 @@ PARSE = "parse_from_string"
 @any_spelling
 def generate_and_save_tfrecords_files_for_examples(save_directory_path: Any, examples: Examples, **options: Any) -> int:
     """Examples into one folder; how many of them, without those that wished to be left out."""
-    return save(Path(save_directory_path), {"": examples}, options)[""]
+    return save(checked_path(save_directory_path), {"": examples}, options)[""]
 
 
 @any_spelling
@@ -35,7 +43,9 @@ def generate_and_save_tfrecords_files_for_examples_file(
     save_directory_path: Any, example_class: type[Example], examples_filepath: Any, **options: Any
 ) -> int:
     """The examples of a CSV file into one folder."""
-    return save(Path(save_directory_path), {"": _listed(example_class, examples_filepath, options)}, options)[""]
+    return save(checked_path(save_directory_path), {"": _listed(example_class, examples_filepath, options)}, options)[
+        ""
+    ]
 
 
 @any_spelling
@@ -43,7 +53,7 @@ def generate_and_save_tfrecords_files_for_examples_dict(
     save_directory_path: Any, examples_dict: Mapping[str, Examples], **options: Any
 ) -> dict[str, int]:
     """Examples into folders, such as the folds of a cross-validation: {"fold_0": [...], "fold_1": [...]}."""
-    return save(Path(save_directory_path), examples_dict, options)
+    return save(checked_path(save_directory_path), examples_dict, options)
 
 
 @any_spelling
@@ -104,7 +114,7 @@ def generate_and_save_train_eval_test_tfrecords_files(
     generate = generate_and_save_train_eval_test_tfrecords_files_for_examples
     counts = generate(save_directory_path, examples, ratio, **options)
     said = {"class_name": example_class.__name__, "list_filepath": examples_filepath, "train_eval_test_ratio": ratio}
-    write_config(Path(save_directory_path), said, options, counts)
+    write_config(checked_path(save_directory_path), said, options, counts)
     return counts
 
 
@@ -122,9 +132,10 @@ def generate_dataset(
     """
     from ...frameworks.tensorflow import tf
 
-    paths = path_list(tfrecords_filepaths)
+    urls = path_list(tfrecords_filepaths)
+    paths = bring_all(local_copies(urls))
     buffer, seed = dataset_num_shuffled_tfrecord_files, dataset_shuffle_seed
-    schema = schema_of(paths, example_class)
+    schema = schema_of(urls, example_class)
     files = tf.data.Dataset.from_tensor_slices(tf.constant(paths, tf.string))
     files = files.shuffle(len(paths), seed) if buffer else files
     records = files.flat_map(tf.data.TFRecordDataset)
@@ -137,12 +148,12 @@ def generate_dataset(
 
 def get_tfrecord_filepaths(dirpath: Any) -> list[str]:
     """The record files of a folder, in the order in which they were written."""
-    return list(numbered_files(os.path.join(_folder(dirpath), FILES)).values())
+    return list(numbered_files(join_path(_folder(dirpath), FILES)).values())
 
 
 def get_examples_list_filepaths(dirpath: Any) -> str:
     """The CSV file that tells which examples are in a folder."""
-    return os.path.join(_folder(dirpath), LOG)
+    return join_path(_folder(dirpath), LOG)
 
 
 def split_examples_list(examples: Examples, examples_train_eval_test_ratio: Any) -> tuple[Any, Any, Any]:
@@ -162,8 +173,8 @@ def split_examples_list(examples: Examples, examples_train_eval_test_ratio: Any)
 
 def _check_test(root: Any, test: Any) -> None:
     """That no folder of an earlier run is taken for a part of this one, which has no examples for it."""
-    before = os.path.join(root, "test")
-    if not test and os.path.exists(before):
+    before = join_path(checked_path(root), "test")
+    if not test and (os.path.exists(before) or is_folder(before)):
         hint = "Its examples may be in train now: take it away first"
         raise SchemaError("expected no folder for test, which has no examples, got one of an earlier run", before, hint)
 
@@ -177,6 +188,6 @@ def _listed(kind: type[Example], path: Any, options: Mapping[str, Any]) -> list[
 
 
 def _folder(path: Any) -> str:
-    if not os.path.isdir(path):
+    if not is_folder(checked_path(path)):
         raise SchemaError("expected a folder, got none", str(path))
     return str(path)

@@ -17,6 +17,7 @@ from typing import Any
 
 from ...build.numbered import write_files, write_schemas
 from ...build.run import build
+from ...build.staging import staged_folder
 from ...errors import NoExamplesError, SchemaError
 from ...field import Field
 from ...load.dataset import Dataset
@@ -26,12 +27,13 @@ from ...schema import Schema
 from ...sources.examples import Options, ReadyToSplit, deal
 from ...sources.record_files import RecordFiles
 from ...splitting import Splits
-from ...storage import SPLIT, publish
+from ...storage import SPLIT, is_url, join_path, publish, publish_document
 from .example import METHODS, SHAPE, Example, stored, stored_schema
 
 LOGGER = logging.getLogger(__name__)
 FILES, LOG, CONFIG = "{0..}.tfr", "examples.csv", "tfrecord_files_config.txt"
 OPTIONS = {"examples_tfrecord_file_max_size_in_bytes": 1e6, "examples_log_in_csv_file": True}
+_OWN = re.compile(r"\d+\.tfr(\.index)?|.*\.tfr\.schema\.json|examples\.csv")  # what an earlier run has written
 SHUFFLES = ("examples_shuffle", "examples_shuffle_seed")
 
 
@@ -63,11 +65,19 @@ class Noted(ReadyToSplit):
         return pieces
 
 
-def save(root: Path, parts: Mapping[str, Iterable[Example]], options: Mapping[str, Any]) -> dict[str, int]:
+def save(path: str, parts: Mapping[str, Iterable[Example]], options: Mapping[str, Any]) -> dict[str, int]:
     """Build the files of all folders anew, or none, with a log in each of the examples that it has; how many these are.
 
+    path   a folder, or the URL of one: then the files are written to a local folder first, and sent
     parts  the examples of each folder; those of the root itself under ""
     """
+    if not is_url(path):
+        return _save(Path(path), parts, options)
+    with staged_folder(path, replaces=lambda name: _OWN.fullmatch(name) is not None) as local:
+        return _save(local, parts, options)
+
+
+def _save(root: Path, parts: Mapping[str, Iterable[Example]], options: Mapping[str, Any]) -> dict[str, int]:
     size, logged = (options.get(name, usual) for name, usual in OPTIONS.items())
     if not isinstance(size, (int, float)) or not 1 <= size < 1 << 62:
         raise SchemaError(f"expected a size of 1 or more, got {size!r}", next(iter(OPTIONS)))
@@ -148,7 +158,7 @@ def _told(built: Dataset) -> Schema:
     return Schema(fields)
 
 
-def write_config(root: Path, said: Mapping[str, Any], options: Mapping[str, Any], counts: Mapping[str, int]) -> None:
+def write_config(root: str, said: Mapping[str, Any], options: Mapping[str, Any], counts: Mapping[str, int]) -> None:
     """The options of the example class first, then the factory's own, then how many examples came out."""
     size, logged = (options.get(name, usual) for name, usual in OPTIONS.items())
     told = {name.replace("examples_", ""): value for name, value in options.items() if name not in OPTIONS}
@@ -159,10 +169,10 @@ def write_config(root: Path, said: Mapping[str, Any], options: Mapping[str, Any]
     parser["examples"] = {name: _written(name, value) for name, value in told.items()}
     text = io.StringIO()
     parser.write(text)
-    publish(root / CONFIG, text.getvalue().encode())
+    publish_document(join_path(root, CONFIG), text.getvalue().encode())
 
 
 def _written(name: str, value: Any) -> str:
     if "path" in name and isinstance(value, (str, os.PathLike)):
-        return os.path.abspath(value)
+        return str(value) if is_url(value) else os.path.abspath(value)
     return json.dumps(list(value)) if isinstance(value, (list, tuple)) else str(value)

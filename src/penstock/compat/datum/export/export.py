@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from inspect import signature
 from typing import Any
 
@@ -10,7 +9,7 @@ from ....datum.export import export
 from ....errors import NotFoundError, SchemaError, check_known
 from ....sources import image_classification, text_classification, voc_detection, voc_segmentation
 from ....sources.keyed import keyed
-from ....storage import PathLike
+from ....storage import PathLike, checked_path, is_folder
 from ..configs import TFRWriteConfigs
 from ..problem.types import IMAGE_CLF, IMAGE_DET, IMAGE_SEG, TEXT_CLF
 
@@ -24,13 +23,13 @@ def export_to_tfrecord(
     input_path: PathLike, output_path: PathLike, problem_type: str, write_configs: TFRWriteConfigs
 ) -> None:
     """Build the splits that the configs name. Splits that are there already and are not named stay as they are."""
-    root, configs = os.fspath(input_path), write_configs
+    root, configs = checked_path(input_path, "input_path"), write_configs
     check_known([problem_type], _SOURCES, "problem", "export")
     if not configs.splits:
         raise SchemaError("expected the splits to export, got none", "write_configs", 'splits = {"train": {}}')
     if configs.serializer is not None:
         raise SchemaError("expected no serializer: records are tf.Example", "write_configs", "Change what is generated")
-    if not os.path.isdir(root):
+    if not is_folder(root):
         raise NotFoundError(f"expected a folder, got nothing at {root}")
     own = None if configs.generator is None else configs.generator(root)
     sources = {split: _source(root, problem_type, split, options, own) for split, options in configs.splits.items()}

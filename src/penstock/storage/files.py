@@ -1,0 +1,318 @@
+"""Files and folders by path or URL: the one place that decides whether a user's path is local or in a store."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import CorruptionError, NotFoundError, PenstockError, SchemaError, StorageError
+from .cache import Cache, RemoteFile
+from .store import SCHEMES, Entry, is_url, open_store, split_url
+
+FETCHES = 16  # objects that one call downloads at a time
+COPIES = 4  # large objects that are copied to the cache at a time
+
+_MANGLED = re.compile(rf"({'|'.join(SCHEMES)}):/(?!/)")
+
+
+def checked_path(path: str | os.PathLike[str], where: str = "") -> str:
+    """Return a path or URL that a user gave, as a str. A URL that pathlib has damaged, or of no store, is an error."""
+    text = os.fspath(path)
+    if _MANGLED.match(text):
+        url = text.replace(":/", "://", 1)
+        raise SchemaError(
+            f"expected a path or a URL, got {text!r}, which is a URL that lost a slash",
+            where,
+            f'Write "{url}" as a str',
+        )
+    if is_url(text):
+        split_url(text)
+    return text
+
+
+def local_path(path: str | os.PathLike[str], what: str) -> Path:
+    """Return a user's path that must be on a local disk, such as a cache folder; a URL is an error."""
+    text = checked_path(path, what)
+    if is_url(text):
+        raise SchemaError(f"expected a local path for {what}, got a URL", text, "Give a folder or a file on a disk")
+    return Path(text)
+
+
+def join_path(folder: str, *names: str) -> str:
+    """Return the path of something below a folder, which may be a URL; "." and ".." are resolved in URLs."""
+    if not is_url(folder):
+        return os.path.join(folder, *names)
+    root, name = split_url(folder)
+    joined = posixpath.normpath(posixpath.join(name, *names)).lstrip("/")
+    return root if joined in ("", ".") else f"{root}/{joined}"
+
+
+def parent_path(path: str) -> str:
+    """Return the folder of a file, which may be a URL."""
+    if not is_url(path):
+        return os.path.dirname(path) or os.curdir
+    root, name = split_url(path)
+    return join_path(root, posixpath.dirname(name))
+
+
+# Folders
+
+
+@dataclass(frozen=True)
+class ListedFile:
+    """A file or a folder of a store. It has the methods of `os.DirEntry` that sources use.
+
+    stamp  Size and version of an object; empty where the store has no versions.
+    """
+
+    name: str
+    path: str
+    folder: bool = False
+    stamp: str = ""
+
+    def is_dir(self) -> bool:
+        """True for a folder."""
+        return self.folder
+
+    def is_file(self) -> bool:
+        """True for an object."""
+        return not self.folder
+
+
+FolderEntry = os.DirEntry[str] | ListedFile
+
+
+class LocalListing:
+    """The files below a folder on a local disk, read when they are asked for."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.stamps: Mapping[str, str] = {}
+
+    def entries(self, below: str = "") -> Sequence[FolderEntry]:
+        """Return the files and folders in a folder, by name; hidden ones are left out."""
+        folder = os.path.join(self.root, below) if below else self.root
+        try:
+            with os.scandir(folder) as scan:
+                found = [entry for entry in scan if not entry.name.startswith(".")]
+        except NotADirectoryError:
+            raise StorageError(f"expected a folder, got the file {folder}") from None
+        except OSError as error:
+            raise unreadable(error, folder, "", "a folder") from None
+        found.sort(key=lambda entry: entry.name)
+        return found
+
+
+class ObjectListing:
+    """The objects below a folder of a store, listed once.
+
+    stamps  Stamp of each object by URL.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.root = join_path(url)
+        store, name = open_store(self.root)
+        self.stamps: dict[str, str] = {}
+        self._folders: dict[str, dict[str, ListedFile]] = {}
+        for entry in store.list(name):
+            relative = entry.name[len(name) :].lstrip("/")
+            if relative and not relative.endswith("/"):  # else it is an empty object that stands for a folder
+                self._add(relative, stamp_of_entry(entry))
+        if not self._folders:
+            raise NotFoundError(f"expected a file or a folder, got nothing at {url}")
+
+    def _add(self, relative: str, stamp: str) -> None:
+        folder, _, name = relative.rpartition("/")
+        path = f"{self.root}/{relative}"
+        self.stamps[path] = stamp
+        self._folders.setdefault(folder, {})[name] = ListedFile(name, path, stamp=stamp)
+        while folder:
+            above, _, name = folder.rpartition("/")
+            beside = self._folders.setdefault(above, {})
+            if name in beside and beside[name].folder:
+                return
+            beside[name] = ListedFile(name, f"{self.root}/{folder}", folder=True)
+            folder = above
+
+    def entries(self, below: str = "") -> Sequence[FolderEntry]:
+        """Return the objects and folders in a folder, by name; hidden ones are left out."""
+        found = self._folders.get(posixpath.normpath(below) if below not in ("", ".") else "", {})
+        return [found[name] for name in sorted(found) if not name.startswith(".")]
+
+
+def list_folder(path: str) -> LocalListing | ObjectListing:
+    """Return what lies below a folder, local or in a store."""
+    return ObjectListing(path) if is_url(path) else LocalListing(path)
+
+
+def list_objects(url: str) -> list[str]:
+    """Return the URLs of all objects below a folder of a store; none where there is no such folder."""
+    store, name = open_store(url)
+    return [f"{store.url}/{entry.name}" for entry in store.list(name)]
+
+
+def is_folder(path: str) -> bool:
+    """Return True if a path is a folder. A store has a folder where objects have its name before theirs."""
+    if not is_url(path):
+        return os.path.isdir(path)
+    store, name = open_store(path)
+    if store.url.startswith("http"):
+        return False
+    return any(True for _ in store.list(name))
+
+
+def is_file(path: str) -> bool:
+    """Return True if a path is a file, or an object of a store."""
+    if not is_url(path):
+        return os.path.isfile(path)
+    store, name = open_store(path)
+    try:
+        return bool(name) and store.entry(name) is not None
+    except NotFoundError:
+        return False
+
+
+# Whole files
+
+
+def read_file(path: str, place: str = "") -> bytes:
+    """Return the content of a file or an object; `place` names what refers to it."""
+    try:
+        if is_url(path):
+            store, name = open_store(path)
+            return store.read(name)
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+    except StorageError as error:
+        if not place or place == path or place in str(error):
+            raise
+        raise type(error)(f"{error} - at {place}") from None
+    except (OSError, ValueError) as error:
+        raise unreadable(error, path, place) from None
+
+
+def read_files(paths: Sequence[str]) -> list[bytes]:
+    """Return the content of files, in order; objects are downloaded in parallel."""
+    if not any(map(is_url, paths)):
+        return list(map(read_file, paths))
+    with ThreadPoolExecutor(max(1, min(FETCHES, len(paths)))) as pool:
+        return list(pool.map(read_file, paths))
+
+
+def unreadable(error: Exception, path: str, place: str, wanted: str = "a file") -> StorageError:
+    """Return the error for a local file that cannot be read."""
+    where = f" - at {place}" if place and place != path else ""
+    if isinstance(error, FileNotFoundError):
+        return NotFoundError(f"expected {wanted}, got nothing at {path}{where}")
+    reason = getattr(error, "strerror", None) or str(error)
+    return StorageError(f"cannot read {path}: {reason}{where}")
+
+
+def stamp_of_entry(entry: Entry) -> str:
+    """Return what changes with an object's content; empty where the store has no versions."""
+    return f"{entry.size} {entry.version}" if entry.version else ""
+
+
+def object_stamps(urls: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
+    """Return the stamps of objects: those of a listing, the others by asking the store; empty for a missing one."""
+    missing = list(dict.fromkeys(url for url in urls if url not in known))
+    if not missing:
+        return {}
+    with ThreadPoolExecutor(min(FETCHES, len(missing))) as pool:
+        return dict(zip(missing, pool.map(_object_stamp, missing), strict=True))
+
+
+def _object_stamp(url: str) -> str:
+    store, name = open_store(url)
+    try:
+        return stamp_of_entry(store.entry(name))
+    except PenstockError:
+        return ""
+
+
+# Local copies of objects
+
+
+@dataclass(frozen=True)
+class LocalCopy:
+    """A file that is read from a local disk: a local file itself, or an object's copy in the cache."""
+
+    path: str
+    remote: RemoteFile | None = None
+    cache: Cache | None = None
+
+    def __str__(self) -> str:
+        return self.path if self.remote is None else self.remote.url
+
+    def bring(self) -> str:
+        """Download the object if the cache does not have it, and return the local path."""
+        if self.remote is not None and self.cache is not None:
+            self.cache.get(self.remote, _no_checksum)
+        return self.path
+
+    @property
+    def bytes(self) -> int:
+        """Size of an object; 0 for a local file, which takes no room in the cache."""
+        return 0 if self.remote is None else self.remote.size
+
+
+def _no_checksum(block: object, value: int) -> int:
+    """Objects are checked by their version."""
+    return value
+
+
+def local_copies(paths: Sequence[str]) -> list[LocalCopy]:
+    """Return where files are read. Objects are looked up in their store, and downloaded by `bring`."""
+    cache = Cache()
+
+    def copy(path: str) -> LocalCopy:
+        if not is_url(path):
+            return LocalCopy(path)
+        store, name = open_store(path)
+        entry = store.entry(name)
+        remote = RemoteFile(path, entry.size, version=entry.version)
+        return LocalCopy(str(cache.path(remote)), remote, cache)
+
+    if not any(map(is_url, paths)):
+        return list(map(LocalCopy, paths))
+    with ThreadPoolExecutor(max(1, min(FETCHES, len(paths)))) as pool:
+        return list(pool.map(copy, paths))
+
+
+def bring_all(copies: Sequence[LocalCopy]) -> list[str]:
+    """Download what is not on the local disk, some objects at a time, and return the local paths."""
+    remote = [copy for copy in copies if copy.remote is not None]
+    if remote:
+        with ThreadPoolExecutor(min(COPIES, len(remote))) as pool:
+            list(pool.map(LocalCopy.bring, remote))
+    return [copy.path for copy in copies]
+
+
+def fit_cache(copies: Sequence[LocalCopy]) -> bool:
+    """Return True if the cache holds all copies at once."""
+    caches = {copy.cache for copy in copies if copy.cache is not None}
+    return all(sum(copy.bytes for copy in copies) <= cache.most for cache in caches)
+
+
+@contextmanager
+def named_by_url(copies: Iterable[LocalCopy]) -> Iterator[None]:
+    """Errors name the object, and not its copy in the cache."""
+    try:
+        yield
+    except PenstockError as error:
+        copy = next((copy for copy in copies if copy.remote is not None and copy.path in str(error)), None)
+        if copy is None:
+            raise
+        said = str(error).replace(copy.path, str(copy))
+        if not isinstance(error, CorruptionError | SchemaError | StorageError):
+            raise
+        named = type(error)(said)
+        if isinstance(error, CorruptionError) and isinstance(named, CorruptionError):
+            named.path, named.offset, named.record = str(copy), error.offset, error.record
+        raise named from None
