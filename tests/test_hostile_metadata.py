@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import resource
@@ -147,10 +148,8 @@ def test_any_value_in_checksums(tmp_path_factory: pytest.TempPathFactory, toy: P
     said["checksums"] = {"files": {"features.json": 7}, "keys": {"train": [1, None]}}
     assert Manifest.from_json(said, "here").to_json() == said
     said["checksums"] = draw_change(data, said["checksums"])
-    try:
+    with contextlib.suppress(ps.CorruptionError):
         Manifest.from_json(said, "here")
-    except ps.CorruptionError:
-        pass
 
 
 @pytest.mark.parametrize("file", ["dataset_info.json", "features.json"])
@@ -251,7 +250,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     return path, lines
 
 
-@settings(loose, max_examples=20)
+@settings(loose, max_examples=60)
 @given(data=st.data())
 def test_any_value_in_a_journal(
     tmp_path_factory: pytest.TempPathFactory, begun: tuple[Path, list[Any]], data: st.DataObject

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 from types import TracebackType
@@ -61,9 +62,9 @@ class Journal:
         for line in data.splitlines(keepends=True):
             try:
                 ((kind, content),) = json.loads(line).items()
-            except (ValueError, AttributeError):
+            except (ValueError, AttributeError, RecursionError):
                 break
-            if not line.endswith(b"\n"):
+            if not line.endswith(b"\n") or not is_line(kind, content):
                 break
             self._take(kind, content)
             whole += len(line)
@@ -141,6 +142,56 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+_TYPES: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "begin": {"name": str, "options": dict, "source": dict},
+    "spool": {"file": str, "split": str, "files": list, "ignored": int, "bad": list},
+    "plan": {"schema": dict, "shards": dict},
+    "shard": {
+        **dict.fromkeys(("split", "file", "inputs"), str),
+        **dict.fromkeys(("records", "bytes", "crc32c", "ignored"), int),
+        **dict.fromkeys(("bad", "alternatives"), list),
+    },
+    "left": {"files": list, "metadata": list},
+    "commit": {"manifest": dict, "staged": list, "quarantine": list, "replaced": list},
+}
+_OPTIONAL = {"keys"}  # what later versions know of a shard
+_NAME = re.compile(r"[\w.-]+")
+
+
+def is_line(kind: Any, content: Any) -> bool:
+    """True if a line of a journal is one that a build can go on from. Any other line counts as cut off."""
+    if kind not in _TYPES or not isinstance(content, dict):
+        return False
+    if not all(isinstance(content.get(member), types) for member, types in _TYPES[kind].items()):
+        return False
+    if any(isinstance(content[member], bool) for member in _TYPES[kind]):
+        return False
+    files = [*content.get("staged", ()), *content.get("replaced", ())]
+    if kind == "shard":
+        files += [content["file"], *(each.get("file") for each in content["alternatives"] if isinstance(each, dict))]
+        counts = (content["records"], content["bytes"], content["crc32c"], content["ignored"], content.get("keys") or 0)
+        if set(content) - set(_TYPES[kind]) - _OPTIONAL or not all(type(n) is int and 0 <= n < 1 << 63 for n in counts):
+            return False
+        others = ({"file": str, "bytes": int, "crc32c": int}, content["alternatives"])
+        if not all(isinstance(each, dict) and _has_types(each, others[0]) for each in others[1]):
+            return False
+    named = [*content["files"], *content["metadata"]] if kind == "left" else content.get("stale", [])
+    if not isinstance(named, list) or not all(
+        isinstance(file, str) and "/" not in file and "\0" not in file for file in named
+    ):
+        return False
+    if kind == "plan" and not all(type(count) is int and 0 < count < 1 << 31 for count in content["shards"].values()):
+        return False
+    bad = [*content.get("bad", ()), *content.get("quarantine", ())]
+    if not all(isinstance(each, dict) and all(isinstance(text, str) for text in each.values()) for each in bad):
+        return False
+    return all(isinstance(file, str) and bool(_NAME.fullmatch(file)) and file.strip(".") for file in files)
+
+
+def _has_types(content: dict[str, Any], types: dict[str, type]) -> bool:
+    return set(content) == set(types) and all(type(content[member]) is kind for member, kind in types.items())
 
 
 def check_work_folder(folder: Path) -> None:

@@ -46,7 +46,7 @@ from ..thread_pool import thread_pool
 from .commit import Leak, committed_manifest, find_leaks, write_quarantine
 from .encoder import Outcome, Target
 from .engine import Workers
-from .journal import Journal
+from .journal import Journal, is_line
 from .ownership import planned_files, with_sidecars
 from .place import Folder, Results
 from .sending import send_shard, sent_files
@@ -303,9 +303,11 @@ class StoreJournal(Journal):
             for name, data in zip(names, pool.map(store.read, names), strict=True):
                 try:
                     ((kind, content),) = json.loads(data).items()
-                    self._take(kind, content)
-                except (ValueError, AttributeError, TypeError, KeyError):
+                except (ValueError, AttributeError, RecursionError):
                     raise _foreign_work(self._url, url_name(name)) from None
+                if not is_line(kind, content):
+                    raise _foreign_work(self._url, url_name(name))
+                self._take(kind, content)
                 self._number = int(url_name(name)[:8])
                 self.first = self.first or f"{WORK}/{url_name(name)}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ MAPPING = "datum_to_type_and_shape_mapping.json"
 SHARDS = "shard_info.json"
 MOST_BYTES = 64 << 20
 
+_SPLIT = re.compile(r"[\w-]{1,200}")
 _DTYPES = {"int": "int64", "float": "float32", "string": "str"}
 
 
@@ -25,6 +28,12 @@ def exported_files(directory: Path) -> dict[str, list[str]]:
         raise CorruptionError("expected the files of each split, got something else", str(directory / SHARDS))
     if not shards:
         raise CorruptionError("expected the files of each split, got no split", str(directory / SHARDS))
+    for split in shards:
+        if not _SPLIT.fullmatch(split):
+            got = reprlib.repr(split)
+            raise CorruptionError(
+                f"expected a split named by letters, digits, _ and -, got {got}", str(directory / SHARDS)
+            )
     for file in (file for files in shards.values() for file in files):
         if Path(file).name != file or not is_utf8(file) or "\0" in file:
             raise CorruptionError(f"expected files of this folder, got {file!r}", str(directory / SHARDS))
