@@ -180,7 +180,7 @@ pub fn decode_all(plan: &Plan, records: &[&[u8]]) -> Result<Vec<Column>> {
         }
         for (number, column) in columns.iter_mut().enumerate() {
             walked.append(number, column).map_err(place)?;
-            column.expect(done + count, records.len());
+            column.expect(done + count, records.len()).map_err(place)?;
         }
         done += count;
     }

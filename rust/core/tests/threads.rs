@@ -167,7 +167,7 @@ impl Dataset {
         for &number in numbers {
             match self.reference(shards, number) {
                 Some(one) => {
-                    columns.iter_mut().zip(&one).for_each(|(column, more)| column.join(more));
+                    columns.iter_mut().zip(&one).for_each(|(column, more)| column.join(more).unwrap());
                     rows += 1;
                 }
                 None => damaged.push(number),
