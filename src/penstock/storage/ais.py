@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote
 
-from ..errors import MissingDependencyError, NotFoundError, SchemaError, StorageError, redact
+from ..errors import MissingDependencyError, NoBucketError, NotFoundError, SchemaError, StorageError, redact
 from .ranges import PIECE, ShortError, cut_out, joined, replaced
 from .store import Entry
 
@@ -184,8 +184,9 @@ class AISStore:
                 _ANSWERED.add(endpoint)
                 return result
             except (errors.ErrObjNotFound, errors.ErrBckNotFound, errors.ErrRemoteBckNotFound) as error:
-                missing = "an object" if isinstance(error, errors.ErrObjNotFound) else f"the bucket {self.bucket}"
-                raise NotFoundError(f"expected {missing}, got nothing - at {where}") from None
+                if not isinstance(error, errors.ErrObjNotFound):
+                    raise NoBucketError(f"expected the bucket {self.bucket}, got nothing - at {where}") from None
+                raise NotFoundError(f"expected an object, got nothing - at {where}") from None
             except errors.AISError as error:
                 _ANSWERED.add(endpoint)
                 if error.status_code == 404 and not isinstance(error, errors.ErrETLNotFound):
