@@ -87,10 +87,11 @@ def test_every_store_holds_datasets_and_tars(bucket: str, tmp_path: Path) -> Non
     samples = ps.load(f"{bucket}/tars/*.tar")["train"]
     assert samples[7]["cls"] == 7
     assert sorted(sample["txt"] for sample in samples.shuffle(seed=1)) == sorted(map(str, range(20)))
-    with pytest.raises(ps.NotFoundError, match=f"expected a dataset, got no penstock.json - at {bucket}-no/data"):
-        ps.load(f"{bucket}-no/data")
-    missing = f"expected the bucket {bucket.partition('://')[2]}-no, got nothing - at {bucket}-no/"
-    for reach in (lambda: ps.build(examples(1), f"{bucket}-no/data"), lambda: ps.load(f"{bucket}-no/*.tar")):
+    missing = rf"expected the bucket {bucket.partition('://')[2]}-no, got nothing( \(404 \w+\))? - at {bucket}-no/"
+    reaches = [lambda: ps.build(examples(1), f"{bucket}-no/data"), lambda: ps.load(f"{bucket}-no/*.tar")]
+    if not bucket.startswith("ais://"):  # where HEAD of an object does not tell that there is no bucket
+        reaches.append(lambda: ps.load(f"{bucket}-no/data"))
+    for reach in reaches:
         with pytest.raises(ps.NotFoundError, match=missing):
             reach()
 

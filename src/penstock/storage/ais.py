@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote
 
-from ..errors import MissingDependencyError, NotFoundError, SchemaError, StorageError, redact
+from ..errors import MissingDependencyError, NoBucketError, NotFoundError, SchemaError, StorageError, redact
 from ..thread_pool import thread_pool
 from .local import WholeFile
 from .ranges import PIECE, ShortError, cut_out, joined, replaced
@@ -214,7 +214,7 @@ class AISStore:
                 f"expected what the ETL {self.etl!r} makes of an object, got: {said} - at {where}"
             ) from None
         if isinstance(error, (errors.ErrBckNotFound, errors.ErrRemoteBckNotFound)):
-            raise NotFoundError(f"expected the bucket {self.bucket}, got nothing - at {where}") from None
+            raise NoBucketError(f"expected the bucket {self.bucket}, got nothing - at {where}") from None
         if isinstance(error, errors.ErrObjNotFound) or error.status_code == 404:
             raise NotFoundError(f"expected an object, got nothing - at {where}") from None
 
