@@ -249,10 +249,10 @@ def test_a_crashed_worker_is_replaced(tmp_path: Path, times: int) -> None:
     assert len(list((tmp_path / "crashes").iterdir())) == times
 
 
-def test_a_worker_that_crashes_always_is_an_error_that_names_the_shard(tmp_path: Path) -> None:
+def test_a_worker_that_crashes_always_is_an_error_that_names_the_example(tmp_path: Path) -> None:
     (tmp_path / "crashes").mkdir()
     source = Crashes(tmp_path / "crashes", 100)
-    with pytest.raises(BuildError, match=r"to finish toy-train.tfrecord-00001-of-00005 .*, got 3 that ended .* code 3"):
+    with pytest.raises(BuildError, match=r"that ended with code 3 - in example '7' of train, from example 7"):
         build(source, tmp_path / "toy", shards=5, workers=2, schema={"x": "int64"}, order="source")
 
 

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def values(path: Any) -> Counter[int]:
 def test_killed_at_every_step_of_the_commit(
     tmp_path: Path, kind: str, pattern: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.build.single.PARTS", 2)
+    monkeypatch.setattr(import_module("penstock.build.single"), "PARTS", 2)
     old = tmp_path / "old"
     rows = [{"x": n, "v": 1} for n in range(80)]
     single = None if "{0" not in pattern else 4

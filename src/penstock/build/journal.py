@@ -201,6 +201,8 @@ def check_work_folder(folder: Path) -> None:
     except FileNotFoundError:
         return
     except NotADirectoryError:
+        if not os.path.lexists(folder):
+            return  # a folder above is none: `hold` reports it
         names = {folder.name}
     if MARKER in names or _is_unmarked(folder, names):
         return
