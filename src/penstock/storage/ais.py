@@ -205,7 +205,9 @@ class AISStore:
         from aistore.sdk import errors
 
         if self.etl is not None and error.status_code not in PASSING:
-            raise StorageError(f"expected what the ETL {self.etl!r} makes of an object, got: {said} - at {where}") from None
+            raise StorageError(
+                f"expected what the ETL {self.etl!r} makes of an object, got: {said} - at {where}"
+            ) from None
         if isinstance(error, (errors.ErrBckNotFound, errors.ErrRemoteBckNotFound)):
             raise NotFoundError(f"expected the bucket {self.bucket}, got nothing - at {where}") from None
         if isinstance(error, errors.ErrObjNotFound) or error.status_code == 404:
