@@ -229,7 +229,9 @@ def test_a_transform_is_asked_of_the_cluster(ais: str, store: AISStore) -> None:
     url = ps.ais.transformed(f"{ais}/a.tar", etl="resize")
     assert url == f"{ais}?etl=resize/a.tar"
     other, name = open_store(url)
-    words = "resize does not exist - try starting new ETL"  # this cluster, without Kubernetes, has none: AIStore's words
+    words = (
+        "resize does not exist - try starting new ETL"  # this cluster, without Kubernetes, has none: AIStore's words
+    )
     for ask in (lambda: other.read(name), lambda: ps.load(url), lambda: ps.tar(url)):
         with pytest.raises(StorageError, match=rf"the ETL 'resize' makes of an object, got: 404 .*{words}"):
             ask()

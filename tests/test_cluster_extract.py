@@ -58,9 +58,8 @@ def driven(tmp_path: Path, name: str, *arguments: str) -> dict[str, Any]:
     script.write_text(DRIVER)
     ray = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "RAY_raylet_start_wait_time_s": "200"}
     environment = os.environ | ray | {"XDG_CACHE_HOME": str(tmp_path / name)}
-    done = subprocess.run(
-        [sys.executable, str(script), *arguments], env=environment, capture_output=True, text=True, timeout=400, check=False
-    )
+    command = [sys.executable, str(script), *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(done.stdout.splitlines()[-1]))
 

@@ -145,7 +145,7 @@ def _pairs_class() -> type:
     """The class of that dataset: it is defined once TensorFlow is needed."""
     tf = tensorflow()
 
-    class Pairs(tf.data.Dataset):  # type: ignore[misc, name-defined]
+    class Pairs(tf.data.Dataset):  # type: ignore[misc,name-defined]
         """Pairs of a value and its label: a tf.data.Dataset whose `shuffle` is of all samples."""
 
         def __init__(self, dataset: Any, loader: Loader, translation: _Translation, memory: _Memory | None) -> None:

@@ -23,9 +23,8 @@ def assert_example_serialize_deserialize_is_ok(
     with TemporaryDirectory() as folder:
         listed, saved = Path(folder, LOG), Path(folder, "saved")
         Example.to_csv_file(listed, examples)
-        factory.generate_and_save_tfrecords_files_for_examples_file(
-            saved, type(examples[0]), listed, tfrecords_files_max_size_in_bytes, **kwargs
-        )
+        size = {"examples_tfrecord_file_max_size_in_bytes": tfrecords_files_max_size_in_bytes}
+        factory.generate_and_save_tfrecords_files_for_examples_file(saved, type(examples[0]), listed, **size, **kwargs)
         assert Path(factory.get_examples_list_filepaths(saved)).exists(), f"expected {LOG} in {saved}, got none"
         dataset = generate_test_dataset(factory.get_tfrecord_filepaths(saved), type(examples[0]))
         assert_examples_content_matches_dataset_content(examples, dataset, **kwargs)
