@@ -12,7 +12,7 @@ use crate::gather::{self, fitting, locate, touch};
 use crate::held::MAX_HELD;
 use crate::image::Images;
 use crate::interrupt;
-use crate::plan::Plan;
+use crate::plan::{Plan, Spec};
 use crate::queue::in_order;
 use crate::shards::Shards;
 
@@ -36,6 +36,8 @@ const GATHERED: usize = 1 << 13;
 
 /// Records that are given in memory are decoded in steps of about this many bytes.
 const DECODED_BYTES: usize = 1 << 23;
+/// So many of them at a time, at most.
+const DECODED: usize = 1 << 14;
 
 /// Threads are started for parts of at least this many bytes.
 const PART_BYTES: u64 = 1 << 17;
@@ -163,16 +165,18 @@ fn is_bad_record(error: &Error) -> bool {
 /// Decodes records into columns, some megabytes at a time. An error names the record by its number among them.
 pub fn decode_all(plan: &Plan, records: &[&[u8]]) -> Result<Vec<Column>> {
     let mut columns: Vec<Column> = plan.specs().iter().map(Column::empty).collect();
+    // What a record becomes may be much more than what it takes compressed.
+    let row = plan.specs().iter().filter_map(Spec::row_bytes).fold(1, usize::saturating_add);
     let mut done = 0;
     while done < records.len() {
         interrupt::check()?;
         let mut left = DECODED_BYTES;
         let fits = |record: &&&[u8]| {
             let fits = left > 0;
-            left = left.saturating_sub(record.len() + 1);
+            left = left.saturating_sub(record.len().saturating_add(row));
             fits
         };
-        let count = records[done..].iter().take_while(fits).count();
+        let count = records[done..].iter().take(DECODED).take_while(fits).count();
         let place = |error: Error| error.renumbered(|row| row + done as u64);
         let walked = walk(plan, records[done..done + count].iter().copied()).map_err(place)?;
         if done == 0 && count == records.len() {

@@ -71,9 +71,13 @@ fn asker() -> impl Fn() -> bool {
             return false;
         }
         Python::attach(|py| {
-            handles_signals.set(Some(is_main_thread(py).unwrap_or(true)));
-            match py.check_signals() {
-                Ok(()) => false,
+            // What runs bytecode handles signals, too: whatever it raises may be a handler's.
+            let main = handles_signals.get().map_or_else(|| is_main_thread(py), Ok);
+            match main.and_then(|main| py.check_signals().map(|()| main)) {
+                Ok(main) => {
+                    handles_signals.set(Some(main));
+                    false
+                }
                 Err(error) => {
                     RAISED.set(Some(error));
                     true
