@@ -35,7 +35,7 @@ def packed(frames: list[bytes], compression: str) -> bytes:
 
 
 def inflatable(member: bytes, compression: str) -> bytes:
-    """The bytes that can be inflated of a damaged member, fed one byte at a time; those of the last byte may be missing."""
+    """The bytes that inflate of a damaged member, fed one byte at a time; those of the last byte may be missing."""
     inflater = zlib.decompressobj(wbits=-15)
     out = bytearray()
     try:
