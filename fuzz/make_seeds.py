@@ -256,7 +256,7 @@ def example_decode() -> dict[str, bytes]:
         [example(a=ints(1)), b""],
         [message(1, entry("", ints(1)) + entry("a", ints()) + entry("b", strings())), example(a=ints())],
         [example(a=ints(1), b=strings(bytes(8)), c=strings(zlib.compress(bytes(8))))],
-        [example(), example(c=strings(zlib.compress(bytes(1 << 20)))), example(c=strings(zlib.compress(bytes(3 << 20))))],
+        [example(), *(example(c=strings(zlib.compress(bytes(size << 20)))) for size in (1, 3))],
     ]  # fmt: skip
     seeds = {f"plan_{number}": bytes([number]) + joined(records) for number, records in enumerate(usual)}
     for name, feature in odd_features().items():
