@@ -9,10 +9,10 @@ from ..build.report import Built
 from ..build.run import build
 from ..load.dataset import load
 from ..manifest import MANIFEST
+from ..records.datum_files import MAPPING
 from ..splitting import Splits
 from ..storage import PathLike, checked_path, is_file, join_path
 from .features import as_features
-from .reading import MAPPING
 from .writing import describe
 
 
