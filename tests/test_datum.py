@@ -14,8 +14,8 @@ from PIL import Image
 
 import penstock as ps
 from penstock.datum.export import export
-from penstock.datum.reading import MAPPING, SHARDS, read_mapping
 from penstock.datum.writing import describe
+from penstock.records.datum_files import MAPPING, SHARDS, read_mapping
 
 
 def png(mode: str = "RGB") -> bytes:

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::plan::{List, Plan};
+use crate::steps;
 use crate::wire::{each_varint, varint, Fields, Malformed, Value};
 
 /// A parsed `tf.train.Feature`.
@@ -199,9 +200,16 @@ pub fn walk<'p, 'r>(plan: &'p Plan, records: impl ExactSizeIterator<Item = &'r [
         if walk_usual(plan, record, cells, &mut seen).is_none() {
             cells.fill(Cell::Missing);
             let features = parse_features(record).map_err(|reason| malformed(reason).in_record(row as u64))?;
+            for (column, feature) in steps::columns(plan, record).map_err(|error| error.in_record(row as u64))? {
+                cells[column] = Cell::Parsed(walked.parsed.len());
+                walked.parsed.push(feature);
+            }
             for (key, feature) in features {
                 let Some(column) = plan.find(key.as_bytes()) else { continue };
                 if feature != Feature::Unset {
+                    if cells[column] != Cell::Missing {
+                        return Err(steps::twice(key).in_record(row as u64));
+                    }
                     cells[column] = Cell::Parsed(walked.parsed.len());
                     walked.parsed.push(feature);
                 }

@@ -44,6 +44,7 @@ pub mod sequence;
 pub mod shard;
 pub mod shards;
 mod spare;
+pub mod steps;
 pub mod take;
 pub mod tar;
 pub mod whole;

@@ -86,6 +86,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(chunk::unpack_chunk, module)?)?;
     module.add_function(wrap_pyfunction!(csv::read_csv, module)?)?;
     module.add_function(wrap_pyfunction!(peek::describe, module)?)?;
+    module.add_function(wrap_pyfunction!(peek::describe_steps, module)?)?;
+    module.add_function(wrap_pyfunction!(peek::have_steps, module)?)?;
     module.add_function(wrap_pyfunction!(peek::first_records, module)?)?;
     module.add_function(wrap_pyfunction!(image::decode_image, module)?)?;
     module.add_function(wrap_pyfunction!(image::image_header, module)?)?;

@@ -9,13 +9,13 @@ use penstock_core::frames::{Frames, FOOTER, HEADER};
 use penstock_core::inflate::FrameStream;
 use penstock_core::opened::Opened;
 use penstock_core::shard::Sidecar;
-use penstock_core::tar;
+use penstock_core::{steps, tar};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors::raise;
 use crate::interpreter::interruptible;
-use crate::records::Records;
+use crate::records::{with_slices, Records};
 
 /// The first records of a file, `count` of them or until they have `max_bytes` bytes. Only those are read, and checked.
 #[pyfunction]
@@ -49,6 +49,29 @@ pub fn first_records(py: Python<'_>, path: PathBuf, count: usize, max_bytes: usi
 
 /// One feature: its key, the list that holds it, how many values, and the values themselves if they are byte strings.
 type Described<'py> = (String, &'static str, usize, Vec<Bound<'py, PyBytes>>);
+
+/// One feature list: its key, the list that holds its values, how many each step has, and those that are byte strings.
+type DescribedSteps<'py> = (String, Option<&'static str>, Vec<i64>, Vec<Bound<'py, PyBytes>>);
+
+/// The feature lists of a tf.SequenceExample, by key; none for any other record.
+#[pyfunction]
+pub fn describe_steps<'py>(py: Python<'py>, record: &Bound<'py, PyBytes>) -> PyResult<Vec<DescribedSteps<'py>>> {
+    let lists = steps::parse(record.as_bytes()).map_err(|error| raise(py, &error))?;
+    let described = lists.into_iter().map(|(key, steps)| {
+        let values = match &steps.values {
+            Feature::Bytes(values) => values.iter().map(|value| PyBytes::new(py, value)).collect(),
+            _ => Vec::new(),
+        };
+        (key.to_owned(), steps.values.list().map(|list| list.name()), steps.lengths, values)
+    });
+    Ok(described.collect())
+}
+
+/// Whether any of the records is a tf.SequenceExample with feature lists.
+#[pyfunction]
+pub fn have_steps(py: Python<'_>, records: &Bound<'_, PyAny>) -> PyResult<bool> {
+    with_slices(records, |slices| Ok(py.detach(|| slices.iter().any(|record| steps::has_lists(record)))))
+}
 
 /// What a tf.Example holds, by key; features that are not set are left out.
 #[pyfunction]

@@ -14,7 +14,8 @@ from ..errors import CorruptionError, NotFoundError, SchemaError
 from ..load.dataset import load
 from ..load.show import field_value_text
 from ..records.codec import Codec
-from ..records.peek import SAMPLE, first_records, infer_schema, opening
+from ..records.kinds import byte_kind
+from ..records.peek import SAMPLE, first_records, infer_schema, is_foreign_record, opening
 from ..records.schema_file import read_schema
 from ..records.tar import checked_schema, is_tar, read_sample, sampled_schema
 from ..records.wording import shortened
@@ -130,6 +131,10 @@ def _codec(records: list[bytes], declared: Schema | None) -> Codec | None:
         found = infer_schema(records)
     except CorruptionError:
         return None
+    except SchemaError as error:
+        if not is_foreign_record(error):
+            raise
+        return None
     return Codec(found) if len(found) else None
 
 
@@ -152,7 +157,7 @@ def _print(example: dict[str, Any], codec: Codec | None, title: str, size: int |
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
     if codec is None:
-        table.add_row("record", "bytes", Text(shortened(example["record"])))
+        table.add_row("record", escape(byte_kind(example["record"])), Text(shortened(example["record"])))
     else:
         for leaf in codec.schema.leaves():
             kind = "" if leaf.kind in ("tensor", "text") else f" ({leaf.kind})"

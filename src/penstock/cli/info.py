@@ -16,7 +16,9 @@ from rich.table import Table
 from ..errors import CorruptionError, SchemaError, StorageError
 from ..load.dataset import load
 from ..provenance import place_of_record, places_of
+from ..records import Records
 from ..records.index import sidecar_path
+from ..records.kinds import byte_kind
 from ..records.peek import SAMPLE, first_records, infer_schema, opening
 from ..records.schema_file import read_schema
 from ..records.shard import ShardReader, open_shard
@@ -53,6 +55,7 @@ class About:
     schema: Schema | None
     known: bool  # it stands beside the file
     damaged: bool  # from its first record on
+    kind: str = ""  # of the first record's bytes, where they are no tf.Example
 
     def smallest_median_largest(self) -> tuple[int, int, int]:
         """Sizes of records."""
@@ -65,8 +68,8 @@ def look(path: str, bar: Bar) -> About:
     """Finds every record of a file, and looks into the first ones."""
     with opening(path):
         reader = open_shard(path, progress=bar)
+    damaged, tar, kind, records = False, False, "", Records([])
     try:
-        damaged = False
         told = read_schema([path])
         tar = reader.format == "tar"
         if tar:
@@ -77,11 +80,13 @@ def look(path: str, bar: Bar) -> About:
             schema = told or infer_schema(records)
     except (CorruptionError, SchemaError):
         told = schema = None
+        kind = "" if damaged or tar else next(map(byte_kind, records), "")
     indexed = sidecar_path(path).exists()
     size = os.path.getsize(path)
     sizes = record_sizes(reader)
     known = told is not None
-    return About(path, size, reader.format, reader.compression, len(reader), sizes, indexed, schema, known, damaged)
+    held = (reader.format, reader.compression, len(reader), sizes)
+    return About(path, size, *held, indexed, schema, known, damaged, kind)
 
 
 def record_sizes(reader: ShardReader) -> np.ndarray[Any, Any]:
@@ -242,7 +247,8 @@ def _print(found: list[About]) -> None:
         )
         if not schema:
             broken = next((about.path for about in found if about.damaged), None)
-            said = f"are no tf.Example{'' if broken is None else f', or damaged: penstock verify {broken}'}"
+            kind = next((f": the first one is {about.kind}" for about in found if about.kind), "")
+            said = f"are no tf.Example{kind}{'' if broken is None else f', or damaged: penstock verify {broken}'}"
             screen.print(f"[dim]the records{where} {escape(said)}[/dim]", soft_wrap=True)
             continue
         shown = "" if all(about.known for about in found) else ", as the first records show it"

@@ -16,12 +16,12 @@ from ..build.staging import staged_folder
 from ..errors import SchemaError
 from ..load.dataset import load
 from ..manifest import MANIFEST, read_manifest
+from ..records.datum_files import MAPPING, MOST_BYTES, SHARDS, exported_files, read_mapping
 from ..records.index import sidecar_path
 from ..records.shard import open_shard
 from ..splitting import Splits
 from ..storage import PathLike, checked_path, is_file, is_url, join_path, publish, read_json
 from .features import as_features
-from .reading import MAPPING, MOST_BYTES, SHARDS, exported_files, read_mapping
 from .writing import describe
 
 _SHARD = re.compile(r".+-\d{5}-of-\d{5}\.tfrecord(\.index)?")

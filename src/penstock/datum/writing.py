@@ -13,9 +13,9 @@ from ..image import Image
 from ..manifest import MANIFEST, manifest_bytes, read_manifest
 from ..records import crc32c
 from ..records.codec import Codec
+from ..records.datum_files import MAPPING, SHARDS
 from ..records.shard import open_shard
 from ..storage import PathLike, checked_path, join_path, local_copies, publish_document
-from .reading import MAPPING, SHARDS
 
 
 def describe(path: PathLike) -> None:

@@ -63,6 +63,10 @@ def load(
     if cache_bytes is not None and (type(cache_bytes) is not int or cache_bytes < 1):
         raise SchemaError(f"expected cache_bytes to be 1 or more, got {cache_bytes!r}", "load")
     opened = open_dataset(path, schema, format, cache, data_dir, cache_bytes=cache_bytes, raw=decode is False)
+    if not opened.schema.leaves():
+        unread = {} if opened.prepared is None else opened.prepared.unread
+        got = "; ".join(f"{field}: {reason}" for field, reason in unread.items()) or "none"
+        raise SchemaError(f"expected at least one field to read, got {got}", str(opened.path), "Give schema={...}")
     check_decode(opened.schema, decode)
     return Dataset(opened, decode=decode, on_error=on_error)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..datum.reading import MAPPING, exported_files, read_mapping
 from ..manifest import dataset_name
+from ..records.datum_files import MAPPING, exported_files, read_mapping
 from ..schema import Schema
 from ..storage import PathLike
 from .files import indexed

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 
 from .._core import Shard
-from ..datum.reading import MAPPING
 from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
 from ..manifest import MANIFEST, dataset_name
 from ..records.codec import default_threads
+from ..records.datum_files import MAPPING
 from ..records.index import SUFFIX, is_foreign, sidecar_path
 from ..records.peek import opening
 from ..records.tar import checked_schema, rules_of, sampled_schema

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..datum.reading import MAPPING
 from ..errors import CorruptionError, NotFoundError, SchemaError, name_known
 from ..manifest import MANIFEST, WORK, Manifest, ShardEntries, read_manifest, shard_column
+from ..records.datum_files import MAPPING
 from ..records.formats import FORMATS
 from ..records.shard import open_shard
 from ..records.tar import SUFFIXES as TARS
@@ -118,7 +118,7 @@ def files_without_manifest(path: str) -> dict[str, int | None]:
         splits = read_prepared(path).splits.values()
         return {str(beside(path, file)): records for files in splits for file, records in files}
     if (directory / MAPPING).is_file():
-        from ..datum.reading import exported_files
+        from ..records.datum_files import exported_files
 
         return dict.fromkeys(file for files in exported_files(directory).values() for file in files)
     _check_finished(directory)

@@ -11,10 +11,12 @@ from .. import _core
 from .._core import Records
 from ..errors import CorruptionError, SchemaError
 from ..schema import Field, Schema
+from .kinds import UNKNOWN, byte_kind
 
 SAMPLE = 100  # records that tell the schema of a file
 SAMPLE_BYTES = 64 << 20  # and no more bytes than these
 
+_EXPECTED = "expected tf.Example or tf.SequenceExample records"
 _DTYPES = {"int64_list": "int64", "float_list": "float32", "bytes_list": "bytes"}
 _MEDIA = {
     b"\xff\xd8\xff": "image/jpeg",
@@ -95,18 +97,39 @@ class _Seen:
         return Field(name, dtype, (None,), optional=optional)
 
 
+@dataclass
+class _SeenSteps:
+    """What one feature list of SequenceExamples held so far."""
+
+    wire: str | None = None
+    records: int = 0
+    single: bool = True  # one value in each step
+    text: bool = True
+
+    def settled(self, name: str, records: int) -> Field:
+        """The field of that name that holds it all: a list of values, or of lists of values."""
+        dtype = _DTYPES[self.wire or "int64_list"]
+        if dtype == "bytes" and self.text:
+            dtype = "str"
+        return Field(name, dtype, levels=1 if self.single else 2, optional=self.records < records)
+
+
 def infer_schema(records: Iterable[bytes]) -> Schema:
-    """The schema that tf.Example records show by themselves.
+    """The schema that tf.Example and tf.SequenceExample records show by themselves.
 
     A record knows three kinds of lists, no dtypes and no shapes, so this is the plainest reading: int64, float32, bytes
     (str, where all of them are printable text; images, where all begin as image files do), one size where all agree,
-    optional where some records lack the key.
+    optional where some records lack the key. A feature list of a SequenceExample is a list with a value for each step,
+    or a list of lists where steps have another number of values.
     """
     seen: dict[str, _Seen] = {}
+    steps: dict[str, _SeenSteps] = {}
     total = 0
+    first = b""  # that holds something
     for number, record in enumerate(records):
         total += 1
-        for name, wire, count, values in _core.describe(record):
+        first = first or record
+        for name, wire, count, values in _described(record, number):
             known = seen.setdefault(name, _Seen(wire))
             if known.wire != wire:
                 raise SchemaError(
@@ -118,7 +141,48 @@ def infer_schema(records: Iterable[bytes]) -> Schema:
             known.counts.add(count)
             known.text = known.text and all(map(_is_text, values))
             known.images = known.images and all(image_type(value) is not None for value in values)
-    return Schema({name: what.settled(name, total) for name, what in seen.items() if name})
+        for name, list_wire, lengths, values in _core.describe_steps(record):
+            listed = steps.setdefault(name, _SeenSteps())
+            if list_wire is not None and listed.wire not in (None, list_wire):
+                raise SchemaError(
+                    f"expected a {listed.wire} as in the records before, got a {list_wire}",
+                    f"record {number}, {name}",
+                    "Say which fields to read, and leave this one out",
+                )
+            listed.wire = listed.wire or list_wire
+            listed.records += 1
+            listed.single = listed.single and all(length == 1 for length in lengths)
+            listed.text = listed.text and all(map(_is_text, values))
+    both = next((name for name in steps if name in seen), None)
+    if both is not None:
+        got = f"{both!r} in the context and in the feature lists"
+        raise SchemaError(f"expected each key once in a SequenceExample, got {got}", hint="Read them by SequenceCodec")
+    fields = {name: what.settled(name, total) for name, what in seen.items() if name}
+    fields |= {name: listed.settled(name, total) for name, listed in steps.items() if name}
+    if total and not fields:
+        raise foreign_record(first, 0)
+    return Schema(fields)
+
+
+def _described(record: bytes, number: int) -> list[tuple[str, str, int, list[bytes]]]:
+    try:
+        return _core.describe(record)
+    except CorruptionError as error:
+        if byte_kind(record).startswith(UNKNOWN):
+            raise CorruptionError(str(error), record=number) from None
+        raise foreign_record(record, number) from None
+
+
+def foreign_record(record: bytes, number: int) -> SchemaError:
+    """The error for a record that is no tf.Example: it names the kind of bytes that were found."""
+    features = "a tf.Example without features" if record in (b"", b"\n\0") else byte_kind(record)
+    hint = "Give the fields as schema={...}" if record in (b"", b"\n\0") else "Read the bytes by TFRecordReader(path)"
+    return SchemaError(f"{_EXPECTED}, got {features} of {len(record)} bytes", f"record {number}", hint)
+
+
+def is_foreign_record(error: SchemaError) -> bool:
+    """Return True for an error of `foreign_record`."""
+    return error.message.startswith(_EXPECTED)
 
 
 def _is_text(value: bytes) -> bool:

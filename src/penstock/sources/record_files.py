@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .._core import have_steps
 from ..columns import Array
 from ..errors import NotFoundError, RecordIndexError, SchemaError
 from ..manifest import MANIFEST, read_manifest
 from ..records import Records
 from ..records.array_record import ArrayRecordReader
 from ..records.codec import Codec
+from ..records.datum_files import MAPPING, exported_files, read_mapping
 from ..records.interrupted import check_complete
 from ..records.peek import SAMPLE, first_records, infer_schema
 from ..records.schema_file import read_schema
@@ -44,6 +48,7 @@ from ..storage import (
     split_patterns,
     url_name,
 )
+from ..tfds.directory import INFO, read_prepared
 from .files import files_named, short_names, stamp_of, without_side_files
 from .image_folder import SPLIT_NAMES
 from .listed import position, split_order
@@ -109,13 +114,17 @@ class RecordFiles:
             return self._reader(at).example(self._codec, record)
 
     def records(self, indices: Sequence[int]) -> Records:
-        """These records, as they are: not decoded, their checksums checked."""
+        """These records, their checksums checked: as they are, but a SequenceExample becomes a tf.Example."""
         numbers = np.asarray(indices, dtype=np.int64)
         if numbers.size and (int(numbers.min()) < 0 or int(numbers.max()) >= len(self)):
             raise RecordIndexError(f"expected records of 0 to {len(self) - 1}, got {numbers.min()} to {numbers.max()}")
         files = self._files_of(numbers)
         with named_by_url(self.copies):
-            return self._records(numbers, files)
+            found = self._records(numbers, files)
+        if not have_steps(found):
+            return found
+        self._codec = self._codec or Codec(self.schema)
+        return self._codec.encode(self._codec.decode(found), threads=1)
 
     def _records(self, numbers: Array, files: Array) -> Records:
         if len(numbers) and (files == files[0]).all():
@@ -304,7 +313,7 @@ def split_name(path: str) -> str:
 
 
 def _schema_of_datasets(files: Sequence[str]) -> Schema | None:
-    """What the manifests of the datasets say whose shards some files are."""
+    """The schema of the dataset whose shards some files are: Penstock's, or one of TFDS or Datum."""
     named: dict[str, set[str]] = {}
     for path in files:
         named.setdefault(parent_path(path), set()).add(os.path.basename(path))
@@ -314,6 +323,16 @@ def _schema_of_datasets(files: Sequence[str]) -> Schema | None:
             manifest = read_manifest(folder)
             if any(shard.file in names for shard in manifest.shards()):
                 found[folder] = manifest.schema
+        elif is_file(join_path(folder, INFO)):
+            prepared = read_prepared(folder if is_url(folder) else Path(folder), format_named(min(names)))
+            if any(file in names for files in prepared.splits.values() for file, _ in files):
+                for field, reason in prepared.unread.items():
+                    warnings.warn(f"the field {field!r} can't be read: {reason} - at {folder}", stacklevel=5)
+                found[folder] = prepared.schema
+        elif not is_url(folder) and is_file(join_path(folder, MAPPING)):
+            listed = exported_files(Path(folder)).values()
+            if any(os.path.basename(file) in names for files in listed for file in files):
+                found[folder] = read_mapping(Path(folder, MAPPING))
     if any(schema != next(iter(found.values())) for schema in found.values()):
         raise SchemaError("expected datasets of one schema, got others", str(list(found)[-1]), "Read them apart")
     return next(iter(found.values()), None)
@@ -341,4 +360,8 @@ def schema_of(files: Sequence[str]) -> Schema:
             records += found
     if not records:
         raise SchemaError("expected records to infer a schema from, got none", files[0], "Give it: schema={...}")
-    return infer_schema(records)
+    try:
+        return infer_schema(records)
+    except SchemaError as error:
+        among = files[0] if len(files) == 1 else f"a sample of {files[0]} and {len(files) - 1} more"
+        raise SchemaError(error.message, ", ".join(filter(None, (among, error.where))), error.hint) from None
