@@ -315,6 +315,12 @@ class _Build:
         other = infer_schema(self.splits, self.options.on_error, short_floats=short)
         return [leaf.name for leaf in other.leaves() if floats.get(leaf.name, leaf.dtype) != leaf.dtype]
 
+    def _note_floats(self, before: Schema, now: Schema) -> None:
+        """Fields that became floats after the sample hold Python's, which integers join."""
+        floats = {leaf.name for leaf in before.leaves() if leaf.dtype in ("float32", "float64")}
+        new = [leaf.name for leaf in now.leaves() if leaf.dtype in ("float32", "float64") and leaf.name not in floats]
+        self.floats = [*self.floats, *(name for name in new if name not in self.floats)]
+
     def _full_pass(self, job: Job) -> Job:
         """Look at every example, and widen the schema to hold them all."""
         tasks = [
@@ -327,6 +333,7 @@ class _Build:
         with closing(self.workers.map(scan, job, tasks, self.meter)) as results:
             found = {id(task): schema for task, schema in results}
         schema = reduce(partial(widen, short_floats=job.short_floats), [found[id(task)] for task in tasks], job.schema)
+        self._note_floats(job.schema, schema)
         return replace(job, schema=schema, firm=True)
 
     # Spools
