@@ -233,3 +233,22 @@ def test_a_large_compressed_tar_is_spooled_once(tmp_path: Path, monkeypatch: pyt
     built = build(tar(path), tmp_path / "out", workers=1)
     assert len(built["train"]) == count
     assert [name.name for name in tmp_path.glob(".penstock*")] == [], "the spool has no name"
+
+
+class Elsewhere:
+    """An engine that runs the function here."""
+
+    def call(self, function: Any, items: Any) -> list[Any]:
+        return [function(item) for item in items]
+
+
+def test_an_engine_lists_the_tars(tmp_path: Path) -> None:
+    first = write_tar(tmp_path / "train-0.tar", scattered(6))
+    second = write_tar(tmp_path / "train-1.tar.gz", [("x.cls", b"9"), ("x.npy", sample(0)[4][1])], mode="w:gz")
+    here = tar([first, second])["train"]  # type: ignore[index]
+    there = tar([first, second], engine=Elsewhere())["train"]  # type: ignore[index]
+    assert there.schema == here.schema
+    assert there.keys == here.keys
+    assert there.nbytes == first.stat().st_size + 2048
+    one, other = (build(source, tmp_path / name, workers=1) for source, name in ((here, "here"), (there, "there")))
+    assert [example["cls"] for example in one["train"]] == [example["cls"] for example in other["train"]]
