@@ -156,7 +156,7 @@ _TYPES: dict[str, dict[str, type | tuple[type, ...]]] = {
     "left": {"files": list, "metadata": list},
     "commit": {"manifest": dict, "staged": list, "quarantine": list, "replaced": list},
 }
-_OPTIONAL = {"keys"}  # what later versions know of a shard
+_OPTIONAL = {"keys", "images"}  # what later versions know of a shard
 _NAME = re.compile(r"[\w.-]+")
 
 
@@ -173,6 +173,9 @@ def is_line(kind: Any, content: Any) -> bool:
         files += [content["file"], *(each.get("file") for each in content["alternatives"] if isinstance(each, dict))]
         counts = (content["records"], content["bytes"], content["crc32c"], content["ignored"], content.get("keys") or 0)
         if set(content) - set(_TYPES[kind]) - _OPTIONAL or not all(type(n) is int and 0 <= n < 1 << 63 for n in counts):
+            return False
+        images = content.get("images", {})
+        if not isinstance(images, dict) or not all(isinstance(formats, list) for formats in images.values()):
             return False
         others = ({"file": str, "bytes": int, "crc32c": int}, content["alternatives"])
         if not all(isinstance(each, dict) and _has_types(each, others[0]) for each in others[1]):
