@@ -3,7 +3,8 @@
     python examples/image_classification.py              # on pictures that are drawn
     python examples/image_classification.py photos/      # on a folder of yours: photos/cat/1.jpg, photos/dog/2.jpg ...
 
-Each framework sees the same batches in the same order. Those that are installed take part: pip install penstock-data[torch].
+Each framework sees the same batches in the same order. Those that are installed take part:
+pip install penstock-data[torch].
 """
 
 from __future__ import annotations

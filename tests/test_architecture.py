@@ -59,8 +59,8 @@ PUBLIC = [
     "NotFoundError", "PenstockError", "Place", "Quarantine", "Ragged", "Ray", "RecordIndexError", "Records",
     "Schema", "SchemaError", "SequenceCodec", "Skip", "Split", "Splits", "StorageError", "TFRecord", "TFRecordReader",
     "TFRecordWriter", "Text", "__version__", "array_records", "build", "coco", "convert", "crc32c", "csv", "dedupe",
-    "examples", "image_classification", "image_folder", "json", "jsonl", "load", "masked_crc32c", "mix", "parquet",
-    "place_of_record", "places_of", "split", "splits", "table", "tar", "text_classification", "tfds", "tfrecords",
+    "examples", "image_classification", "image_folder", "json", "jsonl", "load", "masked_crc32c", "max_row_bytes", "mix",
+    "parquet", "place_of_record", "places_of", "split", "splits", "table", "tar", "text_classification", "tfds", "tfrecords",
     "voc_detection", "voc_segmentation",
 ]  # fmt: skip
 

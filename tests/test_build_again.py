@@ -176,7 +176,7 @@ def test_a_dataset_that_was_moved_keeps_its_name(tmp_path: Path) -> None:
     [
         ({"name": "a/b"}, "expected a name such as photos_2024, got 'a/b' - at info"),
         ({"version": "1.0"}, "expected a version such as 1.0.0, got '1.0' - at info"),
-        ({"description": 7}, "expected a text, got int - at info description"),
+        ({"description": 7}, "expected a text, got 7 - at info description"),
         ({"supervised": "x"}, "expected the names of two fields, got 'x' - at info supervised"),
     ],
 )

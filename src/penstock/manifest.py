@@ -231,8 +231,11 @@ def _checked_manifest(data: Any) -> Manifest:
     files, keys = _checksums(data)
     options, found = dict(data["options"]), dict(data["found"])
     _check_options(options)
-    for count, value in found.items():
-        _check_number(value, f"found {count}")
+    for finding, value in found.items():
+        if finding in ("floats", "images"):
+            _check_by_field(value, finding)
+        else:
+            _check_number(value, f"found {finding}")
     formats = {}
     for each, splits in {format: data["splits"], **data["alternatives"]}.items():
         _check_object(splits, f"splits of {each}")
@@ -267,6 +270,15 @@ def _check_object(value: Any, what: str) -> None:
     for name in value:
         if not is_utf8(name):
             raise ValueError(f"a name that is no text in {what}")
+
+
+def _check_by_field(value: Any, finding: str) -> None:
+    """A finding that is no count: a word, or a list of words, for each field."""
+    _check_object(value, f"found {finding}")
+    for words in value.values():
+        listed = words if finding == "images" else [words]
+        if not isinstance(listed, list) or not all(is_utf8(word) for word in listed):
+            raise ValueError(f"found {finding} of {reprlib.repr(words)}")
 
 
 def _check_number(value: Any, what: str, limit: int = 1 << 63) -> None:

@@ -12,7 +12,7 @@ from ..errors import BuildError
 from ..manifest import KEYS_SUFFIX, MANIFEST, Manifest, in_format, shard_file, shard_files, shard_pattern
 from ..schema import Schema
 from ..tfds.directory import INFO
-from ..tfds.features import FEATURES, label_files
+from ..tfds.features import FEATURES, LABELS, label_files
 from ..tfds.writing import metadata_files
 
 if TYPE_CHECKING:
@@ -84,6 +84,12 @@ def is_damaged_manifest(place: Folder) -> bool:
     except ValueError:
         return any(name.endswith(KEYS_SUFFIX) for name in place.names())
     return False
+
+
+def metadata_of_damaged(place: Folder) -> set[str]:
+    """The files besides shards of a dataset whose manifest is damaged. Shards with keys prove that it was a dataset."""
+    names = {name for name in place.names() if name in (INFO, FEATURES) or name.endswith(LABELS)}
+    return names | ({QUARANTINE} if is_quarantine(place.read(QUARANTINE)) else set())
 
 
 def is_quarantine(data: bytes | None) -> bool:

@@ -41,6 +41,7 @@ from .ownership import (
     check_foreign,
     is_damaged_manifest,
     metadata_of,
+    metadata_of_damaged,
     planned_files,
     shards_of,
     wanted_metadata,
@@ -234,9 +235,9 @@ class _Build:
         """Before anything is written: refuse a directory with foreign files of the names that the build writes."""
         self.metadata = metadata_of(self.place, before) | self.journal.metadata
         self.replaced = sorted(shards_of(self.place, before, self.begun["name"], overwrite))
-        own = self.metadata | (
-            {MANIFEST} if before is None and overwrite and is_damaged_manifest(self.place) else set()
-        )
+        own = set(self.metadata)
+        if before is None and overwrite and is_damaged_manifest(self.place):
+            own |= {MANIFEST, *(metadata_of_damaged(self.place) if self.replaced else ())}
         options = self.options
         check_foreign(self.place, wanted_metadata(options.formats, options.schema, options.on_error), own)
         self.metadata = own

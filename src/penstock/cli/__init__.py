@@ -41,7 +41,7 @@ class Commands(click.Group):
     invoke_without_command=True,
     subcommand_metavar="COMMAND [ARGS]...",
 )
-@click.version_option(package_name="penstock", prog_name="penstock", message="%(prog)s %(version)s")
+@click.version_option(package_name="penstock-data", prog_name="penstock", message="%(prog)s %(version)s")
 @click.option(
     "--max-row-bytes",
     type=click.IntRange(min=1),
