@@ -18,6 +18,7 @@ __all__ = [
     "SequencePlan",
     "Shard",
     "Shards",
+    "Stop",
     "Writer",
     "__version__",
     "crc32c",
