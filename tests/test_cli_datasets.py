@@ -125,7 +125,7 @@ def test_a_build_that_was_cut_off_says_so(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_messages_of_several_lines_keep_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "1.jpg").write_bytes(b"")
+    (tmp_path / "1.xyz").write_bytes(b"")
     shown = asked(capsys, "build", tmp_path, tmp_path / "out", code=2)
     assert re.search(r"^  root/class/\*\.jpg, root/split/class/\*\.jpg +image_folder$", shown, re.MULTILINE)
 

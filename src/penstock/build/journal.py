@@ -97,6 +97,9 @@ class Journal:
         self._clear()
         self.note("begin", content)
 
+    def check_alone(self) -> None:
+        """Refuse to go on where another process builds; on a local disk a lock keeps others away."""
+
     def forget(self) -> None:
         """Be as if nothing had been begun: what was made so far goes too."""
         self._clear()

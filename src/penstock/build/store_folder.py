@@ -338,10 +338,18 @@ class StoreJournal(Journal):
         line = f"{WORK}/{self._number:08}-{kind}.json"
         store, name = open_store(join_url(self._url, line))
         if not store.publish(name, json.dumps({kind: content}).encode(), exclusive=True):
-            got = "another one that builds here too"
-            raise BuildError(f"expected to be the only process that builds here, got {got} - at {self._url}")
+            raise self._another()
         self.first = self.first or line
         self._take(kind, content)
+
+    def check_alone(self) -> None:
+        """Refuse to go on where another process has added lines."""
+        if any(int(url_name(name)[:8]) > self._number for name in _lines(self._url)):
+            raise self._another()
+
+    def _another(self) -> BuildError:
+        got = "another one that builds here too"
+        return BuildError(f"expected to be the only process that builds here, got {got} - at {self._url}")
 
 
 def _lines(url: str) -> list[str]:
