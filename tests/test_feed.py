@@ -238,14 +238,14 @@ def test_a_file_that_changed_while_it_was_not_open_is_an_error(tmp_path: Path) -
         open(path, "ab").write(b"more")
         try:
             shards.read(1)
-        except errors.StorageError as error:
+        except errors.LoadError as error:
             print(error)
     """
     (tmp_path / "many").mkdir()
     written(tmp_path / "many", (1,) * 400, index=False)
     command = [sys.executable, "-c", textwrap.dedent(script), path, str(tmp_path / "many")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert "expected the file of" in done.stdout, done.stdout + done.stderr
+    assert "Call ps.load again" in done.stdout, done.stdout + done.stderr
 
 
 def test_stats_say_where_the_time_went(shards: Shards) -> None:

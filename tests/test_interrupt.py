@@ -106,7 +106,7 @@ CALLS = {
         import io
         out = io.BytesIO()
         Image.fromarray(image).save(out, "jpeg")
-        ps.build([{"image": out.getvalue()}] * 20, path, schema={"image": ps.Image(size=(224, 224))})
+        ps.build([{"image": out.getvalue()}] * 20, path, schema={"image": ps.Field(dtype="bytes", kind="image")})
         split = ps.load(path)["train"]
         interrupted(lambda: split[np.arange(20_000) % 20])
     """,

@@ -436,16 +436,14 @@ class _Build:
     def _plan(self, job: Job) -> list[Task]:
         """The shards of every split."""
         before = self.journal.plan
-        counts = (
-            before["shards"]
-            if before
-            else {
-                split.name: split.count_shards(job.schema, self.options.shards, job.formats[0]) for split in self.splits
-            }
-        )
+        if before and set(before["shards"]) == {split.name for split in self.splits}:
+            counts = before["shards"]
+        else:
+            asked = (job.schema, self.options.shards, job.formats[0])
+            counts = {split.name: split.count_shards(*asked) for split in self.splits}
         plan = {"schema": job.schema.to_json(), "shards": counts, "firm": job.firm, "drift": self.drift}
         plan["floats"] = self.floats
-        if before is None or before["schema"] != plan["schema"]:
+        if before is None or before["schema"] != plan["schema"] or before["shards"] != counts:
             self._check_plan(job, plan)
             self.journal.note("plan", plan)
             self._take_earlier(plan)
