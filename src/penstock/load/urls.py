@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..errors import NotFoundError
 from ..manifest import MANIFEST, MOST_MANIFEST_BYTES, Manifest, parse_manifest
+from ..records.datum_files import MAPPING
 from ..schema import Schema
 from ..storage import SPLIT, expand, is_url, join_url, open_store, read_json_object, split_patterns, url_name
 from ..storage.cache import Cache, RemoteFile
@@ -34,15 +35,19 @@ def remote_manifest(url: str) -> Manifest | None:
 
 
 def open_url(url: str, schema: Schema | None, format: str | None, cache: Cache) -> Opened:
-    """A dataset that `build` made, or one that TFDS prepared; their metadata say all."""
+    """A dataset that `build` made, TFDS prepared or Datum exported, by its metadata."""
     try:
         manifest, told = read_remote_manifest(url)
     except NotFoundError:
-        if not _has(url, INFO):
-            raise
-        from .prepared import open_prepared_url
+        if _has(url, INFO):
+            from .prepared import open_prepared_url
 
-        return open_prepared_url(url, schema, format, cache)
+            return open_prepared_url(url, schema, format, cache)
+        if _has(url, MAPPING):
+            from .exported import open_exported_url
+
+            return open_exported_url(url, schema, cache)
+        raise
     return open_manifest(url, manifest, schema, format, cache, told)
 
 

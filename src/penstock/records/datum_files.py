@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import CorruptionError, SchemaError
 from ..field import Field
 from ..schema import Schema
-from ..storage import read_json
+from ..storage import beside, join_path, read_json
 from ..values import is_utf8
 
 MAPPING = "datum_to_type_and_shape_mapping.json"
@@ -21,26 +21,25 @@ _SPLIT = re.compile(r"[\w-]{1,200}")
 _DTYPES = {"int": "int64", "float": "float32", "string": "str"}
 
 
-def exported_files(directory: Path) -> dict[str, list[str]]:
-    """The shards of each split."""
-    shards = read_json(directory / SHARDS, "a list of Datum's shards", MOST_BYTES)
+def exported_files(directory: Path | str) -> dict[str, list[str]]:
+    """The shards of each split of a directory, which may be a URL."""
+    path = beside(directory, SHARDS)
+    shards = read_json(path, "a list of Datum's shards", MOST_BYTES)
     if not isinstance(shards, dict) or not all(files and isinstance(files, dict) for files in shards.values()):
-        raise CorruptionError("expected the files of each split, got something else", str(directory / SHARDS))
+        raise CorruptionError("expected the files of each split, got something else", str(path))
     if not shards:
-        raise CorruptionError("expected the files of each split, got no split", str(directory / SHARDS))
+        raise CorruptionError("expected the files of each split, got no split", str(path))
     for split in shards:
         if not _SPLIT.fullmatch(split):
             got = reprlib.repr(split)
-            raise CorruptionError(
-                f"expected a split named by letters, digits, _ and -, got {got}", str(directory / SHARDS)
-            )
+            raise CorruptionError(f"expected a split named by letters, digits, _ and -, got {got}", str(path))
     for file in (file for files in shards.values() for file in files):
         if Path(file).name != file or not is_utf8(file) or "\0" in file:
-            raise CorruptionError(f"expected files of this folder, got {file!r}", str(directory / SHARDS))
-    return {split: [str(directory / file) for file in files] for split, files in shards.items()}
+            raise CorruptionError(f"expected files of this folder, got {file!r}", str(path))
+    return {split: [join_path(str(directory), file) for file in files] for split, files in shards.items()}
 
 
-def read_mapping(path: Path) -> Schema:
+def read_mapping(path: Path | str) -> Schema:
     """The schema that Datum's mapping of types and shapes stands for."""
     mapping = read_json(path, "a mapping of Datum's types and shapes", MOST_BYTES)
     try:

@@ -282,7 +282,8 @@ class LocalCopy:
 
 @lru_cache
 def _cache(folder: Path) -> Cache:
-    return Cache(folder)
+    """The cache where no folder is given. `folder` is where it is: another one if the environment changes."""
+    return Cache()
 
 
 def _no_checksum(block: object, value: int) -> int:
