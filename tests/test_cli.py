@@ -640,9 +640,9 @@ def test_records_that_disagree_have_no_schema() -> None:
     one, two = (ps.Codec({"a": kind}).encode_examples([{"a": 1}])[0] for kind in ("int64", "float32"))
     with pytest.raises(ps.SchemaError, match=r"expected a int64_list .* got a float_list - at record 1, a"):
         infer_schema([one, two])
-    with pytest.raises(ps.SchemaError, match="expected tf.Example or tf.SequenceExample records"):
+    with pytest.raises(ps.SchemaError, match=r"expected tf\.Example or tf\.SequenceExample records"):
         infer_schema([b"\xff"])
-    with pytest.raises(ps.SchemaError, match="got a tf.Example without features"):
+    with pytest.raises(ps.SchemaError, match=r"got a tf\.Example without features"):
         infer_schema([b""])
 
 

@@ -347,8 +347,9 @@ def image_columns(image: str | Mapping[str, str] | None) -> dict[str, str]:
 
 def check_columns(wanted: Sequence[str], known: Sequence[str], where: str) -> None:
     """The columns that options name are there."""
+    present = set(known)
     for name in wanted:
-        if name not in known:
+        if name not in present:
             raise SchemaError(f"no column {name!r}", where, name_known(name, known, "columns"))
 
 
