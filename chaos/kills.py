@@ -12,14 +12,14 @@ KINDS = ["tfrecord", "array_record", "stream", "files.tfrecord", "files.array_re
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return the files below a folder, of a manifest everything but the time."""
+    """Return the files below a folder, of a manifest everything but the time and its own checksum."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             content = path.read_bytes()
             if path.name == "penstock.json":
                 manifest = json.loads(content)
-                manifest.pop("made", None)
+                del manifest["made"], manifest["crc32c"]
                 content = json.dumps(manifest).encode()
             found[str(path.relative_to(folder))] = content
     return found

@@ -147,14 +147,14 @@ BUILDS: dict[str, Callable[[Path, str], object]] = {
 
 
 def file_hashes(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file below a folder; of a manifest without its time."""
+    """Return the SHA-256 of every file below a folder; of a manifest without its time and its own checksum."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             content = path.read_bytes()
             if path.name == "penstock.json":
                 manifest = json.loads(content)
-                manifest.pop("made")
+                del manifest["made"], manifest["crc32c"]
                 content = json.dumps(manifest, sort_keys=True).encode()
             found[path.relative_to(folder).as_posix()] = hashlib.sha256(content).hexdigest()
     return found

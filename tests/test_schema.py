@@ -653,7 +653,7 @@ def test_labels_by_name_and_by_index() -> None:
         ("str", 3, "expected str, got int"),
         ("str", "\ud800", "not valid Unicode"),
         ("bytes", "a", "value.encode()"),
-        ("bytes", np.zeros(3, np.uint8), "value.tobytes()"),
+        ("bytes", np.zeros(3, np.uint8), 'Declare the type that it has: "uint8[3]"'),
         ("bytes", Path("a.jpg"), "value.read_bytes()"),
         ("list[str]", "abc", "expected list[str], got str"),
         ("list[str]", ["a", None], "got a list of NoneType and str"),

@@ -87,6 +87,24 @@ def find_catalogs(paths: Iterable[str], image: str | None = None, label: str | N
     return [replace(catalog, others=others) for catalog in found]
 
 
+def remote_catalog(path: str, kind: str, image: str | None, label: str | None) -> Catalog | None:
+    """A file of a store whose rows name images, by the suffixes of the names alone: a store is not listed for that."""
+    rows = _sample(path, kind)
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    named = {
+        name: [str(row.get(name)) for row in rows]
+        for name in columns
+        if 2 * sum(has_suffix(str(row.get(name)), IMAGE_SUFFIXES) for row in rows) >= len(rows) > 0
+    }
+    if image is None and not named:
+        return None
+    chosen = image if image is not None else _one_column(named, rows, path)
+    if chosen not in columns:
+        raise SchemaError(f"no column {chosen!r}", path, name_known(chosen, columns, "columns"))
+    others = [name for name in columns if name != chosen]
+    return _with_label(Catalog(path, kind, chosen, parent_path(path)), rows, others, label)
+
+
 def _catalog(
     path: str, kind: str, rows: Sequence[dict[str, Any]], image: str | None, label: str | None, *, whole: bool
 ) -> Catalog | None:
@@ -205,10 +223,9 @@ class ImageFiles:
 def _sample(path: str, kind: str) -> list[dict[str, Any]]:
     """Some of the first rows; none of a file that cannot be read: whoever reads it finds out."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(_HEAD)
-            whole = not file.read(1)
-        text = decoded_text(data, path, whole=whole)
+        data = head_of(path, _HEAD + 1)
+        whole = len(data) <= _HEAD
+        text = decoded_text(data[:_HEAD], path, whole=whole)
     except (OSError, SchemaError, ValueError):
         return []
     if kind == "json":

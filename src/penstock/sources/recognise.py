@@ -21,13 +21,12 @@ from ..storage import (
     is_url,
     join_path,
     list_folder,
-    parent_path,
 )
 from .coco import coco_parts
 from .file_kinds import kind_of_file
 from .files import IMAGE_SUFFIXES, entries, has_suffix, head_of, is_directory, without_side_files
 from .image_folder import SPLIT_NAMES
-from .labelled import CATALOGS, Catalog, find_catalogs
+from .labelled import CATALOGS, Catalog, find_catalogs, remote_catalog
 from .listed import split_order
 from .record_files import format_named
 from .voc import ANNOTATIONS, IMAGES, MASKS, voc_folder
@@ -172,7 +171,7 @@ def _catalog_of(
     chosen = image is not None or label is not None
     folder = listing is not None
     if is_url(text):
-        return _remote_catalog(text, listing, image, label)
+        return None if kind is not None and not chosen else _remote_catalog(text, listing, image, label)
     if not folder and not os.path.isfile(text):
         return None
     if kind is not None and not chosen:
@@ -196,7 +195,7 @@ def _catalog_of(
 def _remote_catalog(
     url: str, listing: LocalListing | ObjectListing | None, image: str | None, label: str | None
 ) -> Catalog | None:
-    """The catalog of a store whose column of images is given; columns are not looked for in a store."""
+    """A single catalog of a store. A folder with images beside a catalog is an error that shows the command for it."""
     if listing is not None:
         names = [entry.name for entry in listing.entries() if not entry.is_dir()]
         kinds = [name for name in names for suffixes in CATALOGS.values() if has_suffix(name, suffixes)]
@@ -208,7 +207,8 @@ def _remote_catalog(
             raise SchemaError(f"expected one kind of file, got images ({flat}) beside {kinds[0]}", url, hint)
         return None
     kind = next((kind for kind, suffixes in CATALOGS.items() if has_suffix(url, suffixes)), None)
-    return None if kind is None or image is None else Catalog(url, kind, image, parent_path(url), label)
+    named = is_glob(url) or "{" in url
+    return None if kind is None or named else remote_catalog(url, kind, image, label)
 
 
 def _for_datum(root: str, paths: list[str]) -> bool:
