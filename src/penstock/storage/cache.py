@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from uuid import uuid4
 
 from ..errors import CorruptionError, SchemaError, StorageError, redact
@@ -31,6 +31,7 @@ from .store import is_url, open_store, url_name
 
 MOST = 100 << 30  # bytes, where nobody says how many, and no more than half of the room that there is
 PATIENCE = 600.0  # seconds that a file is waited for which another process brings
+CREATIONS = 20  # attempts to create a file in a folder that others remove
 ATTEMPTS = 3  # to get a file that is what it should be
 
 SUBFOLDER = "penstock-shards"
@@ -266,8 +267,7 @@ class Cache:
                         path.parent.rmdir()
             if total + size > self.most:
                 return False
-            partial.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("wb") as file:
+            with _create(partial) as file:
                 file.truncate(size)
             return True
 
@@ -308,6 +308,18 @@ class Cache:
             yield
         finally:
             unlock(lock)
+
+
+def _create(path: Path) -> BinaryIO:
+    """Open a new file in a folder of its own. Another process may remove the empty folder: then it is made again."""
+    for attempt in range(CREATIONS):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return path.open("wb")
+        except (FileExistsError, FileNotFoundError):
+            if attempt + 1 == CREATIONS:
+                raise
+    raise AssertionError("unreachable")
 
 
 def _folders(folder: Path | str, pattern: re.Pattern[str]) -> list[str]:
