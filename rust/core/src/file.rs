@@ -162,6 +162,9 @@ pub struct Plain {
     pieces: Option<Arc<Pieces>>,
 }
 
+/// How often a file is brought that is gone again before it is open.
+pub(crate) const BRINGS: usize = 50;
+
 impl Plain {
     /// Opens a regular file.
     pub fn open(path: &Path) -> Result<Plain> {
@@ -205,13 +208,16 @@ impl Plain {
     }
 
     fn open_again(&self) -> std::io::Result<File> {
-        match (File::open(&self.path), &self.bring) {
-            (Err(error), Some(bring)) if error.kind() == ErrorKind::NotFound => {
-                bring.bring(&self.path, &mut |_| interrupt::check()).map_err(std::io::Error::other)?;
-                File::open(&self.path)
+        // Another process that shares a small cache may delete the file before it is open.
+        for _ in 0..BRINGS {
+            match (File::open(&self.path), &self.bring) {
+                (Err(error), Some(bring)) if error.kind() == ErrorKind::NotFound => {
+                    bring.bring(&self.path, &mut |_| interrupt::check()).map_err(std::io::Error::other)?;
+                }
+                (opened, _) => return opened,
             }
-            (opened, _) => opened,
         }
+        File::open(&self.path)
     }
 
     /// The size when it was opened.

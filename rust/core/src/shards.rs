@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::array_record::Buffer;
 use crate::error::{Error, Kind, Result};
-use crate::file::{Bring, Plain, Pulse, Stamp};
+use crate::file::{Bring, Plain, Pulse, Stamp, BRINGS};
 use crate::index::Index;
 use crate::inflate::Compression;
 use crate::interrupt;
@@ -28,9 +28,6 @@ pub struct Source {
     /// What the files of a tar archive are read as.
     pub rules: Option<Arc<Rules>>,
 }
-
-/// How often a file is brought that is gone again when it is opened.
-const ATTEMPTS: usize = 3;
 
 /// Where the bytes of shards come from.
 #[derive(Debug)]
@@ -126,7 +123,7 @@ impl Shards {
             Origin::Files => Plain::open(path).map(|file| self.watched(number, file)),
             Origin::Pieces(files) => Ok(Plain::in_pieces(path, files[number].0, files[number].1.clone())),
             Origin::Brought(bring) => {
-                let mut left = ATTEMPTS;
+                let mut left = BRINGS;
                 loop {
                     bring.bring(path, pulse)?;
                     left -= 1;

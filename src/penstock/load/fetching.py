@@ -190,13 +190,13 @@ def bring_beside(file: ShardFile, suffix: str, check: Callable[[Path], object] =
     data = store.read(name)
     fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
     for _ in range(ATTEMPTS):
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             fresh.write_bytes(data)
             check(fresh)
             os.replace(fresh, path)
             return path
-        except FileNotFoundError:  # someone made room meanwhile, and took the folder away with what was in it
+        except (FileExistsError, FileNotFoundError):  # another process makes room, and removes the folder
             continue
         finally:
             fresh.unlink(missing_ok=True)
