@@ -129,12 +129,14 @@ class Ray:
             raise BuildError(f"expected a destination that every machine sees, got {got}. {hint}")
         with _mark(destination) as mark:
             answers = self._ask(ray, machines, mark, environment)
-        ours = version("penstock")
+        ours = version("penstock-data")
         for node, answer in answers:
             where = f"{answer['machine']} ({node['NodeManagerAddress']})"
             if answer["penstock"] != ours:
                 got = f"penstock {answer['penstock']}" if answer["penstock"] else "none"
-                raise BuildError(f"expected penstock {ours} on every machine, got {got} - at {where}. Install it there")
+                raise BuildError(
+                    f"expected penstock {ours} on every machine, got {got} - at {where}. Run there: pip install penstock-data=={ours}"
+                )
             if answer["missed"]:
                 expected = (
                     "a store that every machine reaches" if is_url(destination) else "a mount that every machine has"
@@ -208,7 +210,7 @@ def _question() -> Callable[[str, dict[str, str]], dict[str, Any]]:
         import importlib.metadata
 
         try:
-            found = importlib.metadata.version("penstock")
+            found = importlib.metadata.version("penstock-data")
         except importlib.metadata.PackageNotFoundError:
             found = ""
         missed = ""
