@@ -134,9 +134,8 @@ class Ray:
             where = f"{answer['machine']} ({node['NodeManagerAddress']})"
             if answer["penstock"] != ours:
                 got = f"penstock {answer['penstock']}" if answer["penstock"] else "none"
-                raise BuildError(
-                    f"expected penstock {ours} on every machine, got {got} - at {where}. Run there: pip install penstock-data=={ours}"
-                )
+                hint = f"Run there: pip install penstock-data=={ours}"
+                raise BuildError(f"expected penstock {ours} on every machine, got {got} - at {where}. {hint}")
             if answer["missed"]:
                 expected = (
                     "a store that every machine reaches" if is_url(destination) else "a mount that every machine has"
