@@ -98,6 +98,12 @@ def test_no_text_advises_installing_the_unrelated_package_named_penstock(root: P
     assert not found, found
 
 
+def test_code_looks_up_its_own_distribution(root: Path) -> None:
+    wrong = re.compile(r"""(?:version|distribution|requires|metadata|package_name)(?:\(|=)["']penstock["']""")
+    files = [path for part in ("src", "tests", "benchmarks", "scripts") for path in (root / part).rglob("*.py")]
+    assert not [path.name for path in files if wrong.search(path.read_text(encoding="utf-8"))]
+
+
 def test_import_is_quick() -> None:
     code = "import time; start = time.perf_counter(); import penstock; print(time.perf_counter() - start)"
     best = math.inf
