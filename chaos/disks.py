@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -75,6 +76,7 @@ def full_disks(round: Round) -> None:
         loader = (
             ps.load(round.folder / "whole" / "data")["train"].cache(folder=disk / "cache").shuffle(seed=1).batch(20)
         )
+        warnings.simplefilter("ignore", UserWarning)  # a full cache is a warning
         for _ in range(4):
             seen = []
             try:

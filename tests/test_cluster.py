@@ -302,9 +302,9 @@ def test_a_destination_must_be_seen_by_every_machine(three: Cluster) -> None:
 
 
 def test_another_version_on_a_machine_is_found_before_any_work(three: Cluster, tmp_path: Path) -> None:
-    metadata = tmp_path / "packages" / "penstock-9.9.9.dist-info" / "METADATA"
+    metadata = tmp_path / "packages" / "penstock_data-9.9.9.dist-info" / "METADATA"
     metadata.parent.mkdir(parents=True)
-    metadata.write_text("Metadata-Version: 2.1\nName: penstock\nVersion: 9.9.9\n")
+    metadata.write_text("Metadata-Version: 2.1\nName: penstock-data\nVersion: 9.9.9\n")
     three.add(3, {"PYTHONPATH": str(tmp_path / "packages")})
     try:
         three.wait_for(4)

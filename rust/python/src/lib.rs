@@ -114,6 +114,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<writer::Writer>()?;
     interpreter::watch_exit(module)?;
     // The first array imports a part of NumPy, which a pending KeyboardInterrupt would end: it is imported here.
-    numpy::PyArray1::<u8>::zeros(module.py(), 0, false);
+    if module.py().import("numpy").is_ok() {
+        numpy::PyArray1::<u8>::zeros(module.py(), 0, false);
+    }
     Ok(())
 }
