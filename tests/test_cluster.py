@@ -387,6 +387,7 @@ def test_a_lost_node(
 REMOTE = """
 import sys
 import penstock as ps
+import penstock.sources.image_folder, penstock.sources.listed
 raw, out, engine = sys.argv[1:]
 
 def refuse(paths):
