@@ -63,9 +63,9 @@ def wanted_metadata(formats: Iterable[Any], schema: Schema | None, policy: str) 
     return [*wanted, QUARANTINE] if policy == "quarantine" else wanted
 
 
-def check_foreign(place: Folder, wanted: Iterable[str], own: set[str]) -> None:
+def check_foreign(place: Folder, wanted: Iterable[str], own: set[str], present: set[str] | None = None) -> None:
     """Refuse to build where a file has the name of one that the build writes, and is not Penstock's."""
-    present = set(place.names())
+    present = set(place.names()) if present is None else present
     for name in wanted:
         if name in present and name not in own:
             hint = "Move it away, or build into another directory"

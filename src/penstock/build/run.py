@@ -538,8 +538,9 @@ class _Build:
         own = self.metadata | with_sidecars([*self.replaced, *self.journal.left])
         files = metadata_files(manifest)
         # A build of the same dataset that runs at the same time writes the same files; of the manifest, one wins.
-        own |= {name for name, data in files.items() if name not in own and self.place.read(name) == data}
-        if b'"penstock_manifest"' in (self.place.read(MANIFEST) or b""):
+        present = set(self.place.names())
+        own |= {name for name in present & set(files) if name not in own and self.place.read(name) == files[name]}
+        if MANIFEST in present and b'"penstock_manifest"' in (self.place.read(MANIFEST) or b""):
             own.add(MANIFEST)
         wanted = {MANIFEST, *files}
         if manifest.found["bad"] and self.options.on_error == "quarantine":
@@ -547,7 +548,7 @@ class _Build:
         shards: set[str] = set()
         if self.place.directory == self.place.destination:  # a store has had its shards checked before they were sent
             shards = with_sidecars(shard.file for shard in manifest.shards() if shard.file in self.staged)
-        check_foreign(self.place, sorted(wanted | shards), own)
+        check_foreign(self.place, sorted(wanted | shards), own, present)
 
     def _up_to_date(self, manifest: Manifest) -> Built:
         """The dataset that stands there is what was asked for."""
