@@ -27,13 +27,13 @@ FOLDER = ROOT / "target" / "sanitize"
 QUICK = ["--config", 'profile.dev.package."*".opt-level=1', "--config", "profile.dev.opt-level=1"]
 THREADED = ["queue", "feed", "gather", "batches", "once", "recent", "held", "spare", "interrupt", "shards", "publish"]
 PYTHON_TESTS = [
-    "test_codec",
-    "test_columns",
-    "test_tfrecord",
-    "test_array_record",
-    "test_tar",
-    "test_feed",
-    "test_image",
+    "records/test_codec",
+    "schema/test_columns",
+    "records/test_tfrecord",
+    "records/test_array_record",
+    "records/test_tar",
+    "core/test_feed",
+    "core/test_image",
 ]
 
 

@@ -22,7 +22,7 @@ GENERATED = {"format.md", "changes.md"}  # scripts/docs_pages.py puts them into 
 
 # Code that a reader needs not see: <!-- setup ... --> before the blocks that use it.
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$|^<!-- (setup)\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
-# One shows a row of the benchmark, out of its file; the other's scripts run on a cluster, in test_cluster.py.
+# One shows a row of the benchmark, out of its file; the other's scripts run on a cluster, in test_ray.py.
 SKETCHES = {"performance.md", "cluster.md"}
 # The servers that a page's code talks to: <!-- needs s3 http_server -->, fixtures of conftest.py.
 NEEDS = re.compile(r"^<!-- needs (.*) -->$", re.MULTILINE)
@@ -148,7 +148,7 @@ def test_every_page_is_in_the_menu() -> None:
 
 
 def test_the_tests_that_hold_our_promises_exist() -> None:
-    sources = [*(ROOT / "tests").glob("*.py"), *(ROOT / "rust").rglob("*.rs")]
+    sources = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "rust").rglob("*.rs")]
     names = {name for path in sources for name in re.findall(r"\b(?:def|fn) (\w+)", path.read_text(encoding="utf-8"))}
     page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
     promised = re.findall(r"`([a-z]\w*_\w+)`", page)

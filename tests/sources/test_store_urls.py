@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 from services import FaultProxy, Nginx
 from services.faults import Answer, Cut
-from tests.test_build_urls import files
+from tests.building.test_store_target import files
 
 import penstock as ps
 from penstock.cli import main

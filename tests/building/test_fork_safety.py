@@ -99,7 +99,7 @@ def test_errors_of_a_sample_come_home(tmp_path: Path) -> None:
         ps.build([Broken(n=8)], tmp_path / "eight", workers=2)
     cause = found.value.__cause__
     assert isinstance(cause, FileNotFoundError)
-    assert "test_build_forks.py" in str(cause.__cause__)  # where it was raised
+    assert "test_fork_safety.py" in str(cause.__cause__)  # where it was raised
     built = ps.build(numbers, tmp_path / "some", on_error="skip", workers=2)
     assert sorted(example["n"] for example in built["train"]) == [0, 2, 4, 6]
     assert (built.ignored, built.bad) == (4, 2)

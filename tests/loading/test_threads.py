@@ -143,9 +143,9 @@ def test_many_epochs_leave_no_threads_and_no_files(folder: Path) -> None:
 def test_ctrl_c_ends_it_at_once(folder: Path, kind: str) -> None:
     program = textwrap.dedent(f"""
         import sys, threading, time
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r})
         import penstock as ps
-        from test_loader_threads import loaders
+        from tests.loading.test_threads import loaders
         began = False
         try:
             for batch in loaders(ps.load({str(folder)!r})["train"])[{kind!r}].epoch(0):

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from tests.test_codec import schemas_with_examples
+from tests.records.test_codec import schemas_with_examples
 from tests.tfds_cases import as_plain
 
 import penstock as ps

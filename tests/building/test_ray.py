@@ -15,7 +15,7 @@ import pytest
 from services import S3
 from tests.built import contents
 from tests.cluster import Cluster
-from tests.test_sources_urls import write_raw
+from tests.sources.test_store_urls import write_raw
 
 import penstock as ps
 from penstock.manifest import WORK

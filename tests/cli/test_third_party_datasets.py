@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from services import S3
-from tests.test_compat_datum import exported_by_datum, picture, said
+from tests.compat.test_datum import exported_by_datum, picture, said
 from tests.tfds_cases import F, prepare
 
 import penstock as ps

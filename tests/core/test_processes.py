@@ -252,7 +252,7 @@ def test_processes_of_any_kind_take_pickled_readers(method: str, shard: Path) ->
     script = """
         import multiprocessing, sys
         sys.path.insert(0, sys.argv[2])
-        from tests.test_processes import CODEC, total_of
+        from tests.core.test_processes import CODEC, total_of
         import penstock as ps
         if __name__ == "__main__":
             reader = ps.TFRecordReader(sys.argv[1])
@@ -264,7 +264,7 @@ def test_processes_of_any_kind_take_pickled_readers(method: str, shard: Path) ->
     assert len(reader) == ROWS
     file = shard.with_name(f"{method}.py")
     file.write_text(textwrap.dedent(script))
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     command = [sys.executable, str(file), str(shard), str(root), method]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.stdout == "fine\n", done.stderr
