@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.records_oracle import framed
+from tests.support.record_oracle import framed
 
 import penstock as ps
 from penstock.records.index import export_dali, import_dali, read_index, sidecar_path

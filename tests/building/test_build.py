@@ -19,7 +19,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from tests.built import contents, examples, shard_counts
+from tests.support.built_datasets import contents, examples, shard_counts
 
 from penstock.build.local import Local
 from penstock.build.options import Quarantine

@@ -16,7 +16,7 @@ import pytest
 from array_record.python.array_record_module import ArrayRecordWriter as TheirWriter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.built import contents, examples
+from tests.support.built_datasets import contents, examples
 
 import penstock as ps
 from penstock.build import convert as converting

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.built import contents, examples
+from tests.support.built_datasets import contents, examples
 
 from penstock.build import duplicates
 from penstock.build.run import build

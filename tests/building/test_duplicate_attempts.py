@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from services import S3
-from tests.built import contents
+from tests.support.built_datasets import contents
 
 import penstock as ps
 from penstock.build.commit import sweep_temporary

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.built import contents
+from tests.support.built_datasets import contents
 
 import penstock as ps
 from penstock.build.pieces import FEWEST, cut

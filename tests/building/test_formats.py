@@ -20,7 +20,7 @@ import tensorflow_datasets as tfds
 from array_record.python.array_record_module import ArrayRecordReader as TheirReader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.built import contents, examples, shard_counts
+from tests.support.built_datasets import contents, examples, shard_counts
 
 import penstock as ps
 from penstock.cli import main

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from services import S3
-from tests.built import contents
-from tests.cluster import Cluster
-from tests.sources.test_store_urls import write_raw
+from tests.support.built_datasets import contents
+from tests.support.raw_data import write_raw
+from tests.support.ray_cluster import Cluster
 
 import penstock as ps
 from penstock.manifest import WORK

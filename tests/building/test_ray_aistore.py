@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from services import AIStore
-from tests.tar_cases import write_tar
+from tests.support.tar_files import write_tar
 
 import penstock as ps
 from penstock.storage import open_store

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.built import contents, examples
+from tests.support.built_datasets import contents, examples
 
 from penstock.build.options import Quarantine
 from penstock.build.run import build

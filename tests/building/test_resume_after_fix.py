@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.built import contents
+from tests.support.built_datasets import contents
 
 import penstock as ps
 from penstock.cli import main

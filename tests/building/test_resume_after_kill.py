@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.built import contents
+from tests.support.built_datasets import contents
 
 from penstock.build.journal import Journal
 from penstock.build.local import Local

@@ -17,7 +17,8 @@ import pytest
 from PIL import Image
 from services import S3, FaultProxy
 from services.faults import Answer, Cut
-from tests.tar_cases import write_tar
+from tests.support.built_datasets import stored_files
+from tests.support.tar_files import write_tar
 
 import penstock as ps
 from penstock.build.encoder import Job, Target
@@ -40,17 +41,6 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def files(place: Path | str) -> dict[str, bytes]:
-    """The files of a folder or a URL; of the manifest what does not depend on when it was made."""
-    if isinstance(place, Path):
-        found = {path.relative_to(place).as_posix(): path.read_bytes() for path in place.rglob("*") if path.is_file()}
-    else:
-        store, name = open_store(place)
-        found = {entry.name.removeprefix(f"{name}/"): store.read(entry.name) for entry in store.list(name)}
-    manifest = json.loads(found.pop("penstock.json"))
-    return {**found, "penstock.json": json.dumps({**manifest, "made": None, "crc32c": None}).encode()}
-
-
 def folder_of(url: str, server: S3) -> Path:
     return server.root / url.removeprefix("s3://")
 
@@ -63,7 +53,7 @@ def test_a_build_into_a_store_has_the_bytes_of_a_local_one(
     source = ps.splits(train=examples(), test=examples(3))
     built = ps.build(source, f"{s3}/data/numbers", shards=4, format=format, workers=workers)
     ps.build(source, tmp_path / "numbers", shards=4, format=format, workers=1)
-    assert files(folder_of(f"{s3}/data/numbers", s3_server)) == files(tmp_path / "numbers")
+    assert stored_files(folder_of(f"{s3}/data/numbers", s3_server)) == stored_files(tmp_path / "numbers")
     assert (built.path, built.written, built.leaks) == (f"{s3}/data/numbers", 7, 3)
     assert str(built.leaking[0]) == str(ps.build(source, tmp_path / "again", shards=4, workers=1).leaking[0])
     np.testing.assert_equal(built["train"][[5, 399]], ps.load(tmp_path / "numbers")["train"][[5, 399]])
@@ -75,7 +65,7 @@ def test_every_store_holds_datasets_and_tars(bucket: str, tmp_path: Path) -> Non
     url = f"{bucket}/data/numbers"
     ps.build(examples(), url, shards=4, workers=2)
     here = ps.build(examples(), tmp_path / "numbers", shards=4, workers=1)
-    assert files(url) == files(tmp_path / "numbers")
+    assert stored_files(url) == stored_files(tmp_path / "numbers")
     there = ps.load(url, cache=tmp_path / "cache")
     np.testing.assert_equal(there["train"][[5, 399]], here["train"][[5, 399]])
     for epoch in range(2):
@@ -109,13 +99,13 @@ def test_a_dataset_is_brought_up_to_date(s3: str, s3_server: S3, tmp_path: Path)
     again = build(url)
     assert (again.written, again.kept) == (1, 3)
     build(tmp_path / "numbers")
-    assert files(folder_of(url, s3_server)) == files(tmp_path / "numbers")
+    assert stored_files(folder_of(url, s3_server)) == stored_files(tmp_path / "numbers")
 
 
 def test_streams_and_examples_that_become_many(s3: str, s3_server: S3, tmp_path: Path) -> None:
     for path in (f"{s3}/stream", tmp_path / "stream"):
         ps.build(lambda: iter(examples()), path, shards=3, workers=2)
-    assert files(folder_of(f"{s3}/stream", s3_server)) == files(tmp_path / "stream")
+    assert stored_files(folder_of(f"{s3}/stream", s3_server)) == stored_files(tmp_path / "stream")
 
 
 def test_no_manifest_before_the_last_shard(s3: str, s3_faults: FaultProxy, s3_server: S3) -> None:
@@ -134,7 +124,7 @@ def test_faults_do_no_harm(s3: str, s3_faults: FaultProxy, s3_server: S3, tmp_pa
         s3_faults.spoil(fault, times=2, path="-shard.json")
     for path in (f"{s3}/numbers", tmp_path / "numbers"):
         ps.build(examples(), path, shards=4, workers=1)
-    assert files(folder_of(f"{s3}/numbers", s3_server)) == files(tmp_path / "numbers")
+    assert stored_files(folder_of(f"{s3}/numbers", s3_server)) == stored_files(tmp_path / "numbers")
 
 
 BUILD = """
@@ -163,7 +153,7 @@ def test_a_build_that_is_killed_goes_on(s3: str, s3_server: S3, tmp_path: Path, 
     again = ps.build(examples(), url, shards=12, workers=1)
     assert again.kept >= noted - 1 or again.written == 0
     ps.build(examples(), tmp_path / "numbers", shards=12, workers=1)
-    assert files(folder) == files(tmp_path / "numbers")
+    assert stored_files(folder) == stored_files(tmp_path / "numbers")
 
 
 def test_another_machine_goes_on(s3: str, s3_server: S3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -180,7 +170,7 @@ def test_another_machine_goes_on(s3: str, s3_server: S3, monkeypatch: pytest.Mon
     again = ps.build(examples(), f"{s3}/numbers", shards=8, workers=1)
     assert again.kept >= 2
     ps.build(examples(), tmp_path / "numbers", shards=8, workers=1)
-    assert files(folder_of(f"{s3}/numbers", s3_server)) == files(tmp_path / "numbers")
+    assert stored_files(folder_of(f"{s3}/numbers", s3_server)) == stored_files(tmp_path / "numbers")
 
 
 def test_another_build_is_not_mixed_in(s3: str, s3_server: S3) -> None:
@@ -226,7 +216,7 @@ def test_two_builds_at_once_give_one_dataset(s3: str, s3_server: S3, tmp_path: P
         assert code == 0 or "expected to be the only process that builds here" in text or "NotFound" in text, text
     ps.build(examples(), f"{s3}/numbers", shards=12, workers=1)
     ps.build(examples(), tmp_path / "numbers", shards=12, workers=1)
-    assert files(folder_of(f"{s3}/numbers", s3_server)) == files(tmp_path / "numbers")
+    assert stored_files(folder_of(f"{s3}/numbers", s3_server)) == stored_files(tmp_path / "numbers")
 
 
 def test_a_task_that_runs_twice_at_once_does_no_harm(s3: str, s3_server: S3, tmp_path: Path) -> None:

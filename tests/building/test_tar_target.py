@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.tar_cases import jpeg, sample, shards
+from tests.support.tar_files import jpeg, sample, shards
 
 from penstock import SchemaError, StorageError, TFRecordReader, build, convert, image_folder, load, splits, tar
 from penstock.cli import main

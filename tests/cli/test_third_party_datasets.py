@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from services import S3
-from tests.compat.test_datum import exported_by_datum, picture, said
-from tests.tfds_cases import F, prepare
+from tests.support.datum_files import exported_by_datum, picture, type_entry
+from tests.support.tfds_cases import F, prepare
 
 import penstock as ps
 from penstock.cli import main
@@ -35,7 +35,7 @@ def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def exported(tmp_path: Path) -> Path:
     """A directory as Datum writes it."""
     rows = [{"image": picture(n), "label": n} for n in range(4)]
-    mapping = {"image": said("string", 6, 8, 3), "label": said("int")}
+    mapping = {"image": type_entry("string", 6, 8, 3), "label": type_entry("int")}
     return exported_by_datum(tmp_path / "exported", {"train": rows, "val": rows[:1]}, mapping)
 
 

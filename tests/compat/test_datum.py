@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from tests.support.datum_files import datum_record, exported_by_datum, picture, type_entry
 
 import penstock as ps
 import penstock.compat.datum as datum
@@ -25,12 +25,6 @@ from penstock.compat.datum.reader import load
 tf = pytest.importorskip("tensorflow")
 
 ORDER = [6, 5, 4, 0, 8, 3, 1, 9, 7, 2]  # of ten rows of train, by the MD5 of "train0", "train1" ...
-
-
-def picture(shade: int = 0, size: tuple[int, int] = (6, 8), format: str = "PNG", mode: str = "RGB") -> bytes:
-    buffer = io.BytesIO()
-    Image.new(mode, size, (shade,) * 3 if mode == "RGB" else shade).save(buffer, format)
-    return buffer.getvalue()
 
 
 def write(path: Path, data: str | bytes) -> Path:
@@ -105,46 +99,15 @@ def test_the_documented_code_runs(photos: Path, tmp_path: Path) -> None:
 # What Datum itself writes
 
 
-def exported_by_datum(folder: Path, examples: dict[str, list[dict[str, Any]]], mapping: dict[str, Any]) -> Path:
-    """The files of Datum 1.12: examples by the MD5 of split and row, one shard for each split, two JSON files."""
-    folder.mkdir(parents=True)
-    shards = {}
-    for split, rows in examples.items():
-        name = f"{split}-00000-of-00001.tfrecord"
-        hashes = {n: int(hashlib.md5(f"{split}{n}".encode()).hexdigest(), 16) for n in range(len(rows))}
-        with tf.io.TFRecordWriter(str(folder / name)) as writer:
-            for number in sorted(hashes, key=hashes.__getitem__):
-                writer.write(datum_record(rows[number]))
-        shards[split] = {name: len(rows)}
-    (folder / "shard_info.json").write_text(json.dumps(shards))
-    (folder / "datum_to_type_and_shape_mapping.json").write_text(json.dumps(mapping))
-    return folder
-
-
-def datum_record(values: dict[str, Any]) -> bytes:
-    features = {}
-    for name, value in values.items():
-        flat = np.array(value).flatten()
-        if flat.dtype.kind in "bi":
-            features[name] = tf.train.Feature(int64_list=tf.train.Int64List(value=flat.astype(int)))
-        elif flat.dtype.kind == "f":
-            features[name] = tf.train.Feature(float_list=tf.train.FloatList(value=flat))
-        else:
-            strings = [
-                item.encode() if isinstance(item, str) else bytes(item) for item in np.array(value, object).flatten()
-            ]
-            features[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=strings))
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
-
-
-def said(kind: str, *shape: int, dense: bool = True) -> dict[str, Any]:
-    return {"type": kind, "shape": list(shape), "dense": dense}
-
-
 @pytest.fixture
 def theirs(tmp_path: Path) -> Path:
     rows = [{"image": picture(n), "label": n, "score": 0.5, "name": f"name {n}"} for n in range(10)]
-    mapping = {"image": said("string", 8, 6, 3), "label": said("int"), "score": said("float"), "name": said("string")}
+    mapping = {
+        "image": type_entry("string", 8, 6, 3),
+        "label": type_entry("int"),
+        "score": type_entry("float"),
+        "name": type_entry("string"),
+    }
     return exported_by_datum(tmp_path / "theirs", {"val": rows[:3], "train": rows}, mapping)
 
 
@@ -408,7 +371,11 @@ def test_a_generator_of_ones_own_and_sparse_features(tmp_path: Path) -> None:
 
 def test_their_sparse_features_come_back(tmp_path: Path) -> None:
     rows = [{"v": [1, 2, 3], "m": [[1, 2], [3, 4]], "m_shape": [2, 2]}, {"v": [4], "m": [[5, 6]], "m_shape": [1, 2]}]
-    mapping = {"v": said("int", 1, dense=False), "m": said("int", 1, 2, dense=False), "m_shape": said("int", 2)}
+    mapping = {
+        "v": type_entry("int", 1, dense=False),
+        "m": type_entry("int", 1, 2, dense=False),
+        "m_shape": type_entry("int", 2),
+    }
     folder = exported_by_datum(tmp_path / "theirs", {"train": rows}, mapping)
     (batch,) = load(folder, plain(batch_size_train=2, use_datum_padding=True)).train_fn(shuffle=False)
     assert sorted(batch["v"].numpy().tolist()) == [[1, 2, 3], [4, 0, 0]]
@@ -438,7 +405,7 @@ def test_exports_that_cannot_be(photos: Path, tmp_path: Path, problem: str, opti
 def numbers(tmp_path: Path) -> Path:
     """Ten examples to train on and four to validate with, by Datum, in the order of their hashes."""
     rows = [{"x": n, "v": list(range(n + 1))} for n in range(10)]
-    mapping = {"x": said("int"), "v": said("int", 3, dense=False)}
+    mapping = {"x": type_entry("int"), "v": type_entry("int", 3, dense=False)}
     return exported_by_datum(tmp_path / "numbers", {"train": rows, "val": rows[:4]}, mapping)
 
 
@@ -529,7 +496,7 @@ def test_full_dataset(numbers: Path) -> None:
 def test_read_configs(tmp_path: Path) -> None:
     """Files in the order that was asked for, and as many at once."""
     rows = [[{"x": 10 * shard + n} for n in range(3)] for shard in range(3)]
-    folder = exported_by_datum(tmp_path / "three", {"a": rows[0]}, {"x": said("int")})
+    folder = exported_by_datum(tmp_path / "three", {"a": rows[0]}, {"x": type_entry("int")})
     files = {}
     for number, shard in enumerate(rows):
         name = f"train-0000{number}-of-00003.tfrecord"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from services import AIStore, FaultProxy
-from tests.tar_cases import write_tar
+from tests.support.tar_files import write_tar
 
 from penstock import SchemaError, StorageError
 from penstock.compat.tar2tf import AisDataset, default_record_parser, default_record_to_example, default_record_to_pair

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow_datasets as tfds
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from tests.records.test_codec import schemas_with_examples
-from tests.tfds_cases import as_plain
+from tests.support.schema_strategies import schemas_with_examples
+from tests.support.tfds_cases import as_plain
 
 import penstock as ps
 from penstock.tfds.directory import read_features

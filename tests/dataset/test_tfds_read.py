@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from tests.tfds_cases import CASES, F, Sized, as_plain, picture, plain_tensors, png, prepare, tensor
+from tests.support.tfds_cases import CASES, F, Sized, as_plain, picture, plain_tensors, png, prepare, tensor
 
 import penstock as ps
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from services import S3, Nginx
-from tests.tfds_cases import F, picture, prepare
+from tests.support.tfds_cases import F, picture, prepare
 
 import penstock as ps
 from penstock.storage import open_store

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-from tests.tfds_cases import CASES, as_list, as_plain, picture, plain_tensors, png
+from tests.support.tfds_cases import CASES, as_list, as_plain, picture, plain_tensors, png
 
 import penstock as ps
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.built import described_shards
+from tests.support.built_datasets import described_shards
 
 import penstock as ps
 from penstock.load.files import cached_index

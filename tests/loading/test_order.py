@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.order_oracle import DOMAIN, MASK, highway64, permutation, shuffle
+from tests.support.order_oracle import DOMAIN, MASK, highway64, permutation, shuffle
 
 import penstock as ps
 from penstock._core import Order, hash_keys

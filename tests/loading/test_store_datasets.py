@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from services import S3, FaultProxy, Nginx
 from services.faults import Answer, Corrupt, Cut, Delay
-from tests.built import described_shards
+from tests.support.built_datasets import described_shards
 
 import penstock as ps
 from penstock._core import Order, crc32c

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.records_oracle import entry, example, field, packed_ints, plain
+from tests.support.record_oracle import entry, example, field, packed_ints, plain
 
 import penstock as ps
 

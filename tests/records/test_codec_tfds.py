@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.records_oracle import parse_with_protobuf
-from tests.tfds_cases import CASES, Case, F, as_list, as_plain, png
+from tests.support.record_oracle import parse_with_protobuf
+from tests.support.tfds_cases import CASES, Case, F, as_list, as_plain, png
 
 import penstock as ps
 

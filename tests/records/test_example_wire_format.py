@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.records_oracle import (
+from tests.support.record_oracle import (
     KINDS,
     entry,
     example,

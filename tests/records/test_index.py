@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.records_oracle import frame, framed, gzip_member
+from tests.support.record_oracle import frame, framed, gzip_member
 
 import penstock as ps
 from penstock.records.index import export_dali, import_dali, read_index, sidecar_path, write_index

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.tfds_cases import F, prepare
+from tests.support.tfds_cases import F, prepare
 
 import penstock as ps
 from penstock.cli import main

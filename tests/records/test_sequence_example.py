@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.records_oracle import entry, field, packed_floats, packed_ints, plain, row_of
+from tests.support.record_oracle import entry, field, packed_floats, packed_ints, plain, row_of
 
 import penstock as ps
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tar_cases import jpeg, npy, sample, shards, write_tar
+from tests.support.tar_files import jpeg, npy, sample, shards, write_tar
 
 from penstock import (
     CorruptionError,

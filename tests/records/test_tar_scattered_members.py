@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from services import S3
-from tests.tar_cases import Members, sample, write_tar
+from tests.support.tar_files import Members, sample, write_tar
 
 from penstock import CorruptionError, PenstockError, build, load, tar
 from penstock._core import Index, Shard

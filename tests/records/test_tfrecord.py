@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.records_oracle import frame, framed, gzip_member, read_with_tensorflow
+from tests.support.record_oracle import frame, framed, gzip_member, read_with_tensorflow
 
 import penstock as ps
 from penstock.records.index import sidecar_path

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.built import contents
-from tests.built import examples as stored
+from tests.support.built_datasets import contents
+from tests.support.built_datasets import examples as stored
 
 from penstock.build.run import build
 from penstock.errors import BuildError, SchemaError

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from services import S3
-from tests.built import contents, examples
-from tests.tar_cases import npy, sample, shards, write_tar
+from tests.support.built_datasets import contents, examples
+from tests.support.tar_files import npy, sample, shards, write_tar
 
 from penstock import (
     CorruptionError,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-from tests.tfds_cases import CASES, F, Sized, as_plain, picture, png, prepare, tensor
+from tests.support.tfds_cases import CASES, F, Sized, as_plain, picture, png, prepare, tensor
 
 import penstock as ps
 

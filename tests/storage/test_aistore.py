@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from services import AIStore, FaultProxy
 from services.faults import Answer, Corrupt, Cut, Stall
-from tests.tar_cases import write_tar
+from tests.support.tar_files import write_tar
 
 import penstock as ps
 from penstock import CorruptionError, NotFoundError, SchemaError, StorageError

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.tar_cases import sample, write_tar
+from tests.support.tar_files import sample, write_tar
 
 import penstock as ps
 

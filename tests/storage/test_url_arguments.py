@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.tar_cases import write_tar
+from tests.support.tar_files import write_tar
 
 import penstock as ps
 from penstock.cli import cli, main

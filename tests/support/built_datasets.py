@@ -11,6 +11,7 @@ from penstock.load.shard_files import ShardFile
 from penstock.manifest import WORK, ShardEntry, read_keys, read_manifest
 from penstock.records.codec import Codec
 from penstock.records.shard import open_shard
+from penstock.storage import open_store
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -44,3 +45,14 @@ def described_shards() -> int:
     """How many objects there are, anywhere, that describe a shard."""
     gc.collect()
     return sum(type(each) in (ShardEntry, ShardFile) for each in gc.get_objects())
+
+
+def stored_files(place: Path | str) -> dict[str, bytes]:
+    """The files of a folder or a URL; of the manifest what does not depend on when it was made."""
+    if isinstance(place, Path):
+        found = {path.relative_to(place).as_posix(): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    else:
+        store, name = open_store(place)
+        found = {entry.name.removeprefix(f"{name}/"): store.read(entry.name) for entry in store.list(name)}
+    manifest = json.loads(found.pop("penstock.json"))
+    return {**found, "penstock.json": json.dumps({**manifest, "made": None, "crc32c": None}).encode()}

@@ -1,4 +1,4 @@
-"""Representative builds and the SHA-256 of every file they write: `python -m tests.golden_builds` records them.
+"""Representative builds and the SHA-256 of every file they write: `python -m tests.support.golden_builds` records them.
 
 The bytes of a dataset are a promise: a change of code that does not change the format must not change them.
 `tests/test_golden.py` builds again and compares with `tests/data/golden.json`.
@@ -22,7 +22,7 @@ import numpy as np
 
 import penstock as ps
 
-GOLDEN = Path(__file__).with_name("data") / "golden.json"
+GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden.json"
 
 
 def png(number: int) -> bytes:
