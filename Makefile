@@ -5,6 +5,13 @@ PYTHON ?= python3
 FUZZ_SECONDS ?= 600
 CHAOS_SECONDS ?= 540
 PYTEST_ARGS ?=
+# Tests wait for servers and child processes: one worker more than cores keeps the cores busy.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# The workers share servers and each runs whole files; the tests marked `alone` follow in one process.
+PARALLEL = .venv-test/bin/python -m pytest -n $(WORKERS) --dist loadfile
+ALONE = .venv-test/bin/python -m pytest
+# With PYTEST_ARGS, one of the two runs may select no test (pytest's exit code 5).
+NONE = $(if $(PYTEST_ARGS),|| [ $$? -eq 5 ])
 LOCKED := $(if $(CI),--locked)
 # With TURBO=1, JPEG is decoded by libjpeg-turbo, whose assembler takes cmake and nasm to compile: in wheels, wherever they are.
 FEATURES = $(if $(TURBO),--features turbo)
@@ -14,7 +21,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-cluster test-all services lint format bench fuzz sanitize chaos docs wheel lock clean
+.PHONY: help demo dev test test-cluster test-all coverage services lint format bench fuzz sanitize chaos docs wheel sdist lock clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +39,8 @@ test: ## run the quick tests, Rust and Python, against the real peers
 	@scripts/install test --release $(LOCKED)
 	$(PYTHON) scripts/shared.py cargo test --quiet $(LOCKED) -p penstock-core
 	@$(PYTHON) -m services build
-	.venv-test/bin/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(PARALLEL) -m "not slow and not alone" $(PYTEST_ARGS) $(NONE)
+	$(ALONE) -m "alone and not slow" $(PYTEST_ARGS) $(NONE)
 
 test-cluster: ## run the tests that start several hosts: a Ray cluster, torch.distributed, jax.distributed
 	@scripts/need rust test
@@ -47,7 +55,17 @@ test-all: ## run all the tests, the slow ones too
 	@scripts/install test --release $(LOCKED)
 	$(PYTHON) scripts/shared.py cargo test --quiet $(LOCKED) -p penstock-core
 	@$(PYTHON) -m services build
-	.venv-test/bin/python -m pytest $(PYTEST_ARGS)
+	$(PARALLEL) -m "not alone and not cluster" $(PYTEST_ARGS) $(NONE)
+	$(ALONE) -m "alone or cluster" $(PYTEST_ARGS) $(NONE)
+
+coverage: ## run the quick tests and report the lines of Python that they reach, in build/coverage/html too
+	@scripts/need rust test
+	@scripts/venv test
+	@scripts/install test --release $(LOCKED)
+	@$(PYTHON) -m services build
+	@mkdir -p build/coverage
+	$(PARALLEL) -m "not slow and not alone" --cov --cov-report= $(PYTEST_ARGS) $(NONE)
+	$(ALONE) -m "alone and not slow" --cov --cov-append --cov-report=term --cov-report=html $(PYTEST_ARGS) $(NONE)
 
 services: ## start a real S3, AIStore, nginx and emulators on loopback, until Ctrl-C (builds them the first time)
 	@scripts/need
@@ -106,6 +124,11 @@ wheel: ## build the wheel, for any Python from 3.10 on, into dist/
 	@scripts/need rust
 	@scripts/venv demo
 	@mkdir -p dist && wheel=$$($(PYTHON) scripts/wheel.py $(LOCKED) $(FEATURES)) && cp "$$wheel" dist/ && echo "dist/$${wheel##*/}"
+
+sdist: ## pack the sources, from which pip builds, into dist/
+	@scripts/need rust
+	@scripts/venv demo
+	@mkdir -p dist && .venv-demo/bin/maturin sdist --out dist
 
 lock: ## choose the newest versions of what we test and build with
 	@scripts/need

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import secrets
 from contextlib import closing
 from typing import Any
 
@@ -24,7 +25,6 @@ class AIStore(Server):
         self._program = compiled("aisnode")
         super().__init__()
         self.targets: list[int] = []  # the ports that clients are sent on to
-        self._buckets = 0
 
     @property
     def environment(self) -> dict[str, str]:
@@ -42,8 +42,7 @@ class AIStore(Server):
 
     def new_bucket(self, name: str | None = None) -> str:
         """The URL of a bucket that nobody else uses."""
-        self._buckets += 1
-        name = name or f"bucket-{self._buckets}"
+        name = name or f"bucket-{secrets.token_hex(4)}"  # another process may use this server
         connection = http.client.HTTPConnection(HOST, self.port, timeout=30)
         with closing(connection):
             body = json.dumps({"action": "create-bck"})

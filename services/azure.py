@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import http.client
+import secrets
 from contextlib import closing
 from email.utils import formatdate
 
@@ -22,7 +23,6 @@ class Azurite(Server):
     def __init__(self) -> None:
         self._command = azurite()
         super().__init__()
-        self._containers = 0
 
     @property
     def environment(self) -> dict[str, str]:
@@ -42,8 +42,7 @@ class Azurite(Server):
 
     def new_bucket(self, name: str | None = None) -> str:
         """The URL of a container that nobody else uses."""
-        self._containers += 1
-        name = name or f"container-{self._containers}"
+        name = name or f"container-{secrets.token_hex(4)}"  # another process may use this server
         path = f"/{ACCOUNT}/{name}"
         headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": VERSION}
         said = [f"{header}:{value}" for header, value in headers.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 
 from services.programs import compiled
@@ -18,7 +19,6 @@ class S3(Server):
     def __init__(self, host: str = HOST) -> None:
         self._program = compiled("versitygw")
         super().__init__(host)
-        self._buckets = 0
 
     @property
     def root(self) -> Path:
@@ -45,7 +45,6 @@ class S3(Server):
 
     def new_bucket(self, name: str | None = None) -> str:
         """The URL of a bucket that nobody else uses."""
-        self._buckets += 1
-        name = name or f"bucket-{self._buckets}"
+        name = name or f"bucket-{secrets.token_hex(4)}"  # another process may use this server
         (self.root / name).mkdir()
         return f"{self.scheme}://{name}"

@@ -38,6 +38,10 @@ class Server:
         self.port = 0
         self._processes: list[subprocess.Popen[bytes]] = []
 
+    def __getstate__(self) -> dict[str, object]:
+        """Pickle without the processes: a copy finds the server, but does not end it."""
+        return {**self.__dict__, "_processes": []}
+
     def launch(self) -> None:
         """Start the processes; each server's own."""
         raise NotImplementedError

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from services import GCS, S3, AIStore, Azurite, FaultProxy, Nginx, UnavailableError, required
 from services.server import Server
+from tests.support.servers import RemoteServers, Servers, SharedServers
 
 # A shell that runs the tests in the background has them ignore Ctrl-C, and the processes that they start too: tests of
 # Ctrl-C need it.
@@ -48,85 +49,72 @@ def root() -> Path:
 
 # Real servers. Each is started by the first test that asks for it and ends with the session; see services/.
 
-
-class Servers:
-    """The servers of a session, by what they are."""
-
-    def __init__(self) -> None:
-        self.running: dict[type[Server], Server | UnavailableError] = {}
-
-    def start(self, kind: type[Server]) -> None:
-        """Start one, without waiting for it."""
-        if kind not in self.running:
-            try:
-                self.running[kind] = kind().start()
-            except UnavailableError as reason:
-                self.running[kind] = reason
-
-    def get(self, kind: type[Server]) -> Any:
-        """One that answers. Where it can't be had its tests are skipped, or fail if they must not be."""
-        self.start(kind)
-        server = self.running[kind]
-        if isinstance(server, UnavailableError):
-            if required():
-                pytest.fail(str(server), pytrace=False)
-            pytest.skip(str(server))
-        return server.wait()
-
-    def stop(self) -> None:
-        """End them all."""
-        for server in self.running.values():
-            if isinstance(server, Server):
-                server.stop()
-
-
-SERVERS = pytest.StashKey[Servers]()
+SERVERS = pytest.StashKey[Servers | RemoteServers]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A session begins with no servers."""
-    config.stash[SERVERS] = Servers()
+    """Begin with no servers; a worker of pytest-xdist uses those of the process that started it."""
+    address = getattr(config, "workerinput", {}).get("servers")
+    config.stash[SERVERS] = RemoteServers(address) if address else Servers()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give a worker of pytest-xdist the address of the servers that all workers share."""
+    if not isinstance(node.config.stash[SERVERS], SharedServers):
+        node.config.stash[SERVERS] = SharedServers()
+    node.workerinput["servers"] = node.config.stash[SERVERS].address
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """An AIStore takes its time: it starts while other tests run."""
+    """Start AIStore, which takes long, while other tests run."""
     if not session.config.option.collectonly and any("ais_server" in item.fixturenames for item in session.items):
         session.config.stash[SERVERS].start(AIStore)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """No server outlives the session."""
+    """End the servers with the session."""
     config.stash[SERVERS].stop()
+
+
+def _server(config: pytest.Config, kind: type[Server]) -> Any:
+    """Return a server that answers. Where it is not available, skip its tests, or fail in CI."""
+    try:
+        return config.stash[SERVERS].get(kind)
+    except UnavailableError as reason:
+        if required():
+            pytest.fail(str(reason), pytrace=False)
+        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")
 def s3_server(pytestconfig: pytest.Config) -> S3:
     """A real S3, versitygw."""
-    return pytestconfig.stash[SERVERS].get(S3)
+    return _server(pytestconfig, S3)
 
 
 @pytest.fixture(scope="session")
 def gs_server(pytestconfig: pytest.Config) -> GCS:
     """Google's protocol, before a real S3."""
-    return pytestconfig.stash[SERVERS].get(GCS)
+    return _server(pytestconfig, GCS)
 
 
 @pytest.fixture(scope="session")
 def az_server(pytestconfig: pytest.Config) -> Azurite:
     """Azure's emulator."""
-    return pytestconfig.stash[SERVERS].get(Azurite)
+    return _server(pytestconfig, Azurite)
 
 
 @pytest.fixture(scope="session")
 def ais_server(pytestconfig: pytest.Config) -> AIStore:
     """A real AIStore: one proxy and two targets."""
-    return pytestconfig.stash[SERVERS].get(AIStore)
+    return _server(pytestconfig, AIStore)
 
 
 @pytest.fixture(scope="session")
 def http_server(pytestconfig: pytest.Config) -> Nginx:
     """A real nginx, with a folder whose files it serves."""
-    return pytestconfig.stash[SERVERS].get(Nginx)
+    return _server(pytestconfig, Nginx)
 
 
 @pytest.fixture

@@ -104,6 +104,7 @@ def test_code_looks_up_its_own_distribution(root: Path) -> None:
     assert not [path.name for path in files if wrong.search(path.read_text(encoding="utf-8"))]
 
 
+@pytest.mark.alone
 def test_import_is_quick() -> None:
     code = "import time; start = time.perf_counter(); import penstock; print(time.perf_counter() - start)"
     best = math.inf
@@ -119,6 +120,7 @@ def test_import_brings_no_framework() -> None:
     assert run(sys.executable, "-c", code).strip() == "[]"
 
 
+@pytest.mark.alone
 def test_import_starts_no_thread() -> None:
     if not Path("/proc/self/task").is_dir():
         pytest.skip("threads are counted in /proc")

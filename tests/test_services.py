@@ -49,6 +49,7 @@ def test_the_proxy_passes_on_what_it_is_not_told_to_spoil(http_server: Nginx, ur
         assert proxy.requests == [url] * 3
 
 
+@pytest.mark.alone
 def test_each_fault_happens_as_often_as_it_is_told(http_server: Nginx, url: str) -> None:
     with FaultProxy(http_server.port) as proxy:
         proxy.spoil(Answer(503))

@@ -148,6 +148,7 @@ def test_tfds_reads_the_one_that_is_not_compressed(tmp_path: Path) -> None:
     assert len(builder.as_data_source("eval")) == builder.info.splits["eval"].num_examples > 0
 
 
+@pytest.mark.alone
 def test_a_build_that_is_killed_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", SLOW, str(tmp_path / "whole" / "toy")], check=True)
     rng, cut = random.Random(2), tmp_path / "cut" / "toy"

@@ -206,6 +206,7 @@ ps.build([Row(x=x) for x in range(4)], sys.argv[1])
 """
 
 
+@pytest.mark.alone
 def test_messages_name_the_files_and_not_the_folder_in_which_they_are_built(tmp_path: Path) -> None:
     pattern = str(tmp_path / "{0..}.tfrecord")
     run = [sys.executable, "-c", STOPPED, pattern]

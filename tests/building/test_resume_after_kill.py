@@ -128,6 +128,7 @@ def happens(condition: Any, seconds: float) -> bool:
     return True
 
 
+@pytest.mark.alone
 def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
     process = start(LISTED, tmp_path / "toy")
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
@@ -203,6 +204,7 @@ def test_a_finished_shard_that_was_changed_is_written_again(tmp_path: Path) -> N
     assert all(a[name] == b[name] for name in shards)
 
 
+@pytest.mark.alone
 def test_ctrl_c_ends_the_workers_at_once(tmp_path: Path) -> None:
     code = LISTED.replace("time.sleep(0.001)", "time.sleep(30 if number == 7 else 0)")
     code = code.replace("workers=2)", 'workers=2, schema={"x": "int64", "data": "bytes"})')

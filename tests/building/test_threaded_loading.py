@@ -48,6 +48,7 @@ def test_items_are_asked_for_no_further_ahead_than_threads_work() -> None:
         assert len(asked) <= number + 5
 
 
+@pytest.mark.alone
 def test_who_stops_leaves_no_thread_behind() -> None:
     before = threading.active_count()
     for _ in ahead(lambda number: time.sleep(0.001), range(1000), 3):
@@ -136,6 +137,7 @@ def test_the_images_of_a_catalog_are_loaded_at_once(tmp_path: Path, workers: int
     assert ps.csv(tmp_path / "all.csv", image="file", load=dict).take is None
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("thread", [0, 1])
 def test_who_stops_is_waited_for_no_longer_than_a_chunk(tmp_path: Path, thread: int) -> None:
     told: list[int] = []

@@ -177,6 +177,7 @@ sys.exit(main(["build", "rows.csv", "out", "--as", "csv", "--shards", "30", "--w
 """
 
 
+@pytest.mark.alone
 def test_what_takes_long_shows_a_bar_and_ctrl_c_says_how_to_go_on(rows: Path) -> None:
     ours, theirs = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}

@@ -536,6 +536,7 @@ def test_shells_complete_files_and_choices(
     assert capsys.readouterr().out == completed
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_interrupts_end_at_once_and_leave_no_half_file(tmp_path: Path) -> None:
     path, out = tmp_path / "large.tfrecord", tmp_path / "out.tfrecord"
@@ -559,6 +560,7 @@ def test_interrupts_end_at_once_and_leave_no_half_file(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["large.tfrecord"]
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_an_interrupt_while_it_is_imported_says_nothing() -> None:
     command = [sys.executable, "-X", "importtime", "-m", "penstock", "info", "nothing.tfrecord"]

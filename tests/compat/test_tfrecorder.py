@@ -568,6 +568,7 @@ def test_an_empty_list_is_an_empty_dataset(tmp_path: Path) -> None:
         tf_factory.generate_dataset(tf_factory.get_tfrecord_filepaths(tmp_path / "other"), ToyExample)
 
 
+@pytest.mark.alone
 def test_shuffled_datasets(toys: Path) -> None:
     """Files are shuffled, as the option's name says, and records, as it did."""
     save = tf_factory.generate_and_save_tfrecords_files_for_examples_file

@@ -111,6 +111,7 @@ def test_an_index_that_does_not_fit_is_not_used(tmp_path: Path) -> None:
     assert Shards(sources).example(CODEC._plan, 10)["n"] == 10
 
 
+@pytest.mark.alone
 def test_thousands_of_shards_need_few_files(tmp_path: Path) -> None:
     sources = written(tmp_path, (2,) * 700)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -267,6 +268,7 @@ def test_stats_say_where_the_time_went(shards: Shards) -> None:
     assert list(batches) == []
 
 
+@pytest.mark.alone
 def test_what_waits_stays_within_the_budget(tmp_path: Path) -> None:
     """Batches of 4 MB each, and a consumer that sleeps: memory holds the budget, not the epoch."""
     codec = ps.Codec({"x": "bytes"})

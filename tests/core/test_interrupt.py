@@ -12,6 +12,8 @@ import pytest
 
 import penstock as ps
 
+pytestmark = pytest.mark.alone  # measures time, memory, threads or signals
+
 MOST = 1.0  # seconds from the signal to the exception
 
 PRELUDE = """

@@ -21,6 +21,8 @@ import pytest
 
 import penstock as ps
 
+pytestmark = pytest.mark.alone  # measures time, memory, threads or signals
+
 ROWS = 800_000  # more bytes than a feed of three threads reads ahead
 CODEC = ps.Codec({"n": "int64", "x": "float32[13]"})
 

@@ -126,6 +126,7 @@ def rewrite(path: Path, value: Any) -> None:
 loose = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@pytest.mark.alone
 @loose
 @given(data=st.data())
 def test_any_value_in_a_manifest(toy: Path, data: st.DataObject) -> None:
@@ -152,6 +153,7 @@ def test_any_value_in_checksums(tmp_path_factory: pytest.TempPathFactory, toy: P
         Manifest.from_json(said, "here")
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("file", ["dataset_info.json", "features.json"])
 @loose
 @given(data=st.data())
@@ -174,6 +176,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.alone
 @loose
 @given(data=st.data())
 def test_any_value_in_a_schema_file(plain: Path, data: st.DataObject) -> None:
@@ -189,6 +192,7 @@ def test_any_value_in_a_schema_file(plain: Path, data: st.DataObject) -> None:
         path.write_text(original)
 
 
+@pytest.mark.alone
 @loose
 @given(data=st.data())
 def test_any_byte_in_an_index(plain: Path, data: st.DataObject) -> None:
@@ -215,6 +219,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("file", ["shard_info.json", "datum_to_type_and_shape_mapping.json"])
 @loose
 @given(data=st.data())

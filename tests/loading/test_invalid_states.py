@@ -151,6 +151,7 @@ def test_a_host_that_lags_by_far_costs_nothing(train: ps.Split) -> None:
     assert first_items(loader.resume(state), 2)
 
 
+@pytest.mark.alone
 def test_many_hosts_take_no_memory(tmp_path: Path) -> None:
     code = f"""
 import resource

@@ -207,6 +207,7 @@ def test_a_window_fetches_each_shard_once(
         assert len(asked) < 24 or epoch == 0, "of what the cache has from the epoch before, most is not fetched again"
 
 
+@pytest.mark.alone
 def test_a_window_that_goes_on_fetches_each_shard_once(
     many_url: str, many: Path, s3_faults: FaultProxy, tmp_path: Path
 ) -> None:
@@ -371,6 +372,7 @@ def test_what_is_not_there_is_said(s3: str, url: str, s3_server: S3, tmp_path: P
         list(loader)
 
 
+@pytest.mark.alone
 def test_an_epoch_that_is_left_ends_at_once(url: str, s3_faults: FaultProxy, tmp_path: Path) -> None:
     loader = ps.load(url, cache=tmp_path)["train"].batch(10)
     s3_faults.spoil(Delay(5), times=None, path="train.tfrecord")

@@ -19,6 +19,8 @@ import pytest
 
 import penstock as ps
 
+pytestmark = pytest.mark.alone  # measures time, memory, threads or signals
+
 COUNT = 3000
 
 

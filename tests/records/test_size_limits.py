@@ -151,6 +151,7 @@ print(len(last), last["c7"].shape)
 # Records
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
 def test_a_frame_of_gigabytes_is_refused_before_it_is_inflated(tmp_path: Path, compression: str) -> None:

@@ -456,6 +456,7 @@ def test_a_file_truncated_under_an_open_reader_is_an_error_and_no_signal(tmp_pat
     assert (done.returncode, done.stdout) == (0, "all reported\n"), done.stderr
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("length", [2**62, 2**64 - 1, 2**64 - 16, 2**40])
 @pytest.mark.parametrize("wrap", [bytes, gzip_member, zlib_stream])
 def test_a_hostile_length_allocates_nothing(length: int, wrap: Callable[[bytes], bytes], tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_rows_that_differ_inside_a_sequence_become_lists() -> None:
     ("value", "words"),
     [
         (2**64, "got 65 bits"),
-        (object(), "got object"),
+        pytest.param(object(), "got object", id="object"),
         (1j, "got complex"),
         (np.zeros(2, "M8[s]"), 'value.astype("int64")'),
         (np.zeros(2, complex), "got complex128"),

@@ -11,6 +11,8 @@ import pytest
 
 import penstock as ps
 
+pytestmark = pytest.mark.alone  # measures time, memory, threads or signals
+
 MOST = 8  # times as long for four times the input: 4 if linear, 16 if quadratic
 
 

@@ -183,9 +183,9 @@ def arrays() -> bytes:
     ("name", "data", "kind", "fix"),
     [
         ("photos.zip", zipped("cat/1.jpg"), "a zip archive", "Extract it"),
-        ("rows.csv.gz", gzip.compress(b"a\n1\n"), "a gzip file of csv", "gunzip -k"),
-        ("rows.jsonl.gz", gzip.compress(b'{"a": 1}\n'), "a gzip file of jsonl", "gunzip -k"),
-        ("rows.csv", gzip.compress(b"a\n1\n"), "a gzip file", "gunzip -k"),
+        ("rows.csv.gz", gzip.compress(b"a\n1\n", mtime=0), "a gzip file of csv", "gunzip -k"),
+        ("rows.jsonl.gz", gzip.compress(b'{"a": 1}\n', mtime=0), "a gzip file of jsonl", "gunzip -k"),
+        ("rows.csv", gzip.compress(b"a\n1\n", mtime=0), "a gzip file", "gunzip -k"),
         ("rows.csv", zipped("xl/workbook.xml"), "a zip archive", "Extract it"),
         ("table.xlsx", zipped("xl/workbook.xml"), "an Excel workbook", "Save it as CSV or Parquet"),
         ("data.h5", b"\x89HDF\r\n\x1a\n" + bytes(90), "an HDF5 file", "h5py"),

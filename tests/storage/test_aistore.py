@@ -124,6 +124,7 @@ def test_what_passes_is_tried_again(store: AISStore, faults: FaultProxy) -> None
         store.publish("a", BODY)
 
 
+@pytest.mark.alone
 def test_no_answer_is_an_error_by_the_deadline(
     store: AISStore, faults: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +274,7 @@ def test_a_fork_reads_on(store: AISStore) -> None:
     assert store.read("a", 20, 10) == BODY[20:30]
 
 
+@pytest.mark.alone
 def test_where_nobody_answers_is_found_out_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong address was waited for as long as a cluster that restarts."""
     monkeypatch.setenv("AIS_ENDPOINT", "http://127.0.0.1:9")

@@ -200,6 +200,7 @@ def test_a_foreign_file_named_like_an_index_stays(tmp_path: Path) -> None:
 # Short writes
 
 
+@pytest.mark.alone
 def test_all_bytes_are_written_or_it_is_an_error(tmp_path: Path) -> None:
     """A limit of file size gives one short write, then an error: as a disk does that runs full."""
     code = f"""
@@ -285,6 +286,7 @@ def test_processes_that_are_forked_keep_examples_apart(tmp_path: Path) -> None:
     assert all(store.get(number)["x"].tolist() == [number] * 1000 for number in range(1, 200))
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("store", ["s3", "ais"])
 def test_a_shard_that_has_no_room_is_not_published(
     store: str, local: Path, small_disk: Path, request: pytest.FixtureRequest

@@ -173,6 +173,7 @@ def test_what_passes_is_tried_again(s3: str, s3_faults: FaultProxy, tmp_path: Pa
     assert [entry.name for entry in store.list("")] == ["a", "b"]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("fault", [Stall(), Answer(500), Cut(after=100)], ids=lambda fault: repr(fault))
 def test_what_does_not_pass_is_an_error_in_time(
     s3: str, s3_faults: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
@@ -188,6 +189,7 @@ def test_what_does_not_pass_is_an_error_in_time(
     assert time.monotonic() - began < 8
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("bucket", "secret"),
     [("s3", "AWS_SECRET_ACCESS_KEY"), ("az", "AZURE_STORAGE_ACCOUNT_KEY")],
@@ -213,6 +215,7 @@ def test_settings_that_are_missing_or_wrong_are_said(monkeypatch: pytest.MonkeyP
         open_store("gs://no-such/x")
 
 
+@pytest.mark.alone
 def test_a_fork_has_a_library_of_its_own(store: Store, bucket: str) -> None:
     store.publish("a", BYTES)
 
