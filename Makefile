@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 # Tests wait for servers and child processes: one worker more than cores keeps the cores busy.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # The workers share servers and each runs whole files; the tests marked `alone` follow in one process.
-PARALLEL = .venv-test/bin/python -m pytest -n $(WORKERS) --dist loadfile
+PARALLEL = .venv-test/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 ALONE = .venv-test/bin/python -m pytest
 # With PYTEST_ARGS, one of the two runs may select no test (pytest's exit code 5).
 NONE = $(if $(PYTEST_ARGS),|| [ $$? -eq 5 ])

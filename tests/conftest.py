@@ -66,6 +66,35 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["servers"] = node.config.stash[SERVERS].address
 
 
+# Files of few tests that take long. Workers begin with them, so that none is left with one of them at the end.
+LONG_FILES = (
+    "loading/test_ranks.py",
+    "test_architecture.py",
+    "building/test_plain_file_commit.py",
+    "building/test_fork_safety.py",
+    "building/test_resume_after_kill.py",
+    "dataset/test_metadata_damage.py",
+    "frameworks/test_frameworks.py",
+    "recipes/test_tornet.py",
+    "schema/test_example_class.py",
+    "test_benchmarks.py",
+    "test_docs.py",
+    "test_examples.py",
+    "records/test_salvage.py",
+    "building/test_build.py",
+    "records/test_codec.py",
+    "records/test_size_limits.py",
+    "storage/test_aistore.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of LONG_FILES first."""
+    here = Path(__file__).resolve().parent
+    rank = {here / name: number for number, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Start AIStore, which takes long, while other tests run."""
     if not session.config.option.collectonly and any("ais_server" in item.fixturenames for item in session.items):

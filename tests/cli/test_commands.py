@@ -250,7 +250,10 @@ def test_verify_says_that_a_file_is_whole(shard: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().out == ""
 
 
-def test_verify_names_file_offset_and_record(shard: Path, damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_names_file_offset_and_record(
+    shard: Path, damaged: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # a worker's temporary folder has a longer path
     offset = int(ps.TFRecordReader(shard).offsets[7])
     assert run("verify", shard, damaged) == 1
     table = capsys.readouterr().out.split("reason")[1].split()
