@@ -23,15 +23,15 @@ from pathlib import Path
 from typing import Any
 
 import penstock as ps
-from penstock.build.encoder import Outcome
-from penstock.manifest import ATTEMPT, shard_files
+from penstock.building.encode import Outcome
+from penstock.dataset.manifest import ATTEMPT, shard_files
 
 BOUNDS = {"plan and commit, s": 60.0, "memory, MB": 1000.0, "open, s": 0.5, "first example, s": 0.1}
 OPEN = """
 import json, sys, time
 import penstock as ps
 ps.load, ps.Split  # the modules are imported: what is measured is the dataset
-import penstock.load.decoding
+import penstock.loading.decode
 began = time.process_time()
 dataset = ps.load(sys.argv[1])
 opened = time.process_time()

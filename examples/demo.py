@@ -28,7 +28,7 @@ from rich.text import Text
 
 import penstock as ps
 from penstock.cli import main as penstock_command
-from penstock.cli.show import fits
+from penstock.cli.output import fits
 
 ROWS = 100_000
 LISTS = 20_000

@@ -38,7 +38,7 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 @pytest.fixture(autouse=True)
 def _forks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds use several processes, whichever tests have run TensorFlow before: test_fork_safety.py is for that."""
-    monkeypatch.setattr(import_module("penstock.build.run"), "survives_fork", lambda: True)
+    monkeypatch.setattr(import_module("penstock.building.run"), "survives_fork", lambda: True)
 
 
 @pytest.fixture(scope="session")

@@ -59,7 +59,7 @@ def radar_schema() -> dict[str, penstock.Field]:
 
 def _read(path: Path) -> tuple[int, Iterable[Example]]:
     import penstock
-    from penstock.manifest import read_manifest
+    from penstock.dataset.manifest import read_manifest
 
     manifest = read_manifest(path)
     codec = penstock.Codec(manifest.schema)

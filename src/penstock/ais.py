@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from .errors import NotFoundError, SchemaError, StorageError
-from .storage import expand, open_store
-from .storage.ais import AISStore, option
+from .storage.aistore import AISStore, option
+from .storage.paths import expand
+from .storage.store import open_store
 
 MOST_SHARDS = 10_000
-
 _TARS = re.compile(r"(ais://[^/]+)/(.+?)(\.tar|\.tar\.gz|\.tgz|\.tar\.lz4|\.zip)")
 _OPEN = re.compile(r"\{(\d*)\.\.\}")
 

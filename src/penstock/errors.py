@@ -27,7 +27,6 @@ from collections.abc import Iterable
 from typing import Any
 
 MOST_NAMES = 20  # that a hint lists
-
 _SECRET_PARAMETERS = (
     "X-Amz-Signature|X-Amz-Credential|X-Amz-Security-Token|X-Goog-Signature|X-Goog-Credential|AWSAccessKeyId"
     "|GoogleAccessId|Signature|sig|token|access_token|refresh_token|id_token|auth|authorization|api_?key|key"

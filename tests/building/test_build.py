@@ -21,18 +21,18 @@ import numpy as np
 import pytest
 from tests.support.built_datasets import contents, examples, shard_counts
 
-from penstock.build.local import Local
-from penstock.build.options import Quarantine
-from penstock.build.run import build
+from penstock.building.engines.local import Local
+from penstock.building.options import Quarantine
+from penstock.building.run import build
+from penstock.dataset.manifest import WORK, read_manifest
 from penstock.errors import BuildError, CorruptionError, ExampleError, SchemaError
-from penstock.example import Array as ArrayOf
-from penstock.example import Example, IgnoreExample, Skip
-from penstock.field import Field
-from penstock.manifest import WORK, read_manifest
 from penstock.records.codec import Codec
 from penstock.records.tfrecord import TFRecord, TFRecordReader
-from penstock.schema import Schema
-from penstock.splitting import split, splits
+from penstock.schema.example_class import Array as ArrayOf
+from penstock.schema.example_class import Example, IgnoreExample, Skip
+from penstock.schema.field import Field
+from penstock.schema.schema import Schema
+from penstock.sources.splits import split, splits
 
 ROWS = [{"__key__": f"k{n}", "x": n, "text": "a" * (n % 7)} for n in range(500)]
 
@@ -729,8 +729,8 @@ def test_a_stream_of_examples_that_become_many(tmp_path: Path) -> None:
 
 def test_tasks_travel(tmp_path: Path) -> None:
     """What an engine of another machine would send: nothing holds a handle."""
-    from penstock.build.encoder import Job
-    from penstock.build.task import Task, run
+    from penstock.building.encode import Job
+    from penstock.building.write import Task, run
 
     (tmp_path / WORK).mkdir()
     schema = Schema({"x": "int64"})

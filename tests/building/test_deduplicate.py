@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 from tests.support.built_datasets import contents, examples
 
-from penstock.build import duplicates
-from penstock.build.run import build
+from penstock.building import duplicates
+from penstock.building.run import build
 from penstock.cli import main
+from penstock.dataset.manifest import read_manifest
 from penstock.errors import BuildError, SchemaError
-from penstock.example import Example, Skip
-from penstock.manifest import read_manifest
-from penstock.sources import dedupe
-from penstock.splitting import split, splits
+from penstock.schema.example_class import Example, Skip
+from penstock.sources.splits import dedupe, split, splits
 
 ROWS = [{"__key__": f"k{number}", "x": number % 40, "text": "a" * (number % 40)} for number in range(100)]
 

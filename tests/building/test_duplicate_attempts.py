@@ -15,8 +15,8 @@ from services import S3
 from tests.support.built_datasets import contents
 
 import penstock as ps
-from penstock.build.commit import sweep_temporary
-from penstock.manifest import ATTEMPT, WORK
+from penstock.building.commit import sweep_temporary
+from penstock.dataset.manifest import ATTEMPT, WORK
 
 
 class Twice:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.support.built_datasets import contents
 
 import penstock as ps
-from penstock.build.pieces import FEWEST, cut
-from penstock.build.spool import Spooled
-from penstock.build.task import Task
+from penstock.building.shard_parts import FEWEST, cut
+from penstock.building.spool import Spooled
+from penstock.building.write import Task
 
 
 @given(st.integers(0, 300), st.integers(1, 40))

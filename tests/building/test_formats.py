@@ -24,7 +24,7 @@ from tests.support.built_datasets import contents, examples, shard_counts
 
 import penstock as ps
 from penstock.cli import main
-from penstock.manifest import WORK, Manifest, read_manifest
+from penstock.dataset.manifest import WORK, Manifest, read_manifest
 
 ROWS = [
     {"x": number, "text": f"number {number}", "v": np.arange(number % 4, dtype=np.float32), "__key__": f"row{number}"}

@@ -16,7 +16,7 @@ import pytest
 
 import penstock as ps
 from penstock.cli import main
-from penstock.records.interrupted import FOLDER
+from penstock.dataset.plain_files import FOLDER
 
 ROWS = [{"x": n, "v": 2} for n in range(50)]
 
@@ -78,7 +78,7 @@ def values(path: Any) -> Counter[int]:
 def test_killed_at_every_step_of_the_commit(
     tmp_path: Path, kind: str, pattern: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_module("penstock.build.single"), "PARTS", 2)
+    monkeypatch.setattr(import_module("penstock.building.targets.plain_files"), "PARTS", 2)
     old = tmp_path / "old"
     rows = [{"x": n, "v": 1} for n in range(80)]
     single = None if "{0" not in pattern else 4

@@ -36,8 +36,8 @@ from penstock import (
     splits,
     tfrecords,
 )
-from penstock.build.plan import cut_files
-from penstock.build.single import quarantine_of
+from penstock.building.plan import cut_files
+from penstock.building.targets.plain_files import quarantine_of
 from penstock.cli import main
 from penstock.records.index import sidecar_path
 

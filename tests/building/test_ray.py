@@ -18,7 +18,7 @@ from tests.support.raw_data import write_raw
 from tests.support.ray_cluster import Cluster
 
 import penstock as ps
-from penstock.manifest import WORK
+from penstock.dataset.manifest import WORK
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -387,7 +387,7 @@ def test_a_lost_node(
 REMOTE = """
 import sys
 import penstock as ps
-import penstock.sources.image_folder, penstock.sources.listed
+import penstock.sources.image_folder, penstock.sources.rows
 raw, out, engine = sys.argv[1:]
 
 def refuse(paths):
@@ -395,7 +395,7 @@ def refuse(paths):
 
 if engine == "ray":  # nodes import the modules as they are
     sys.modules["penstock.sources.image_folder"].read_files = refuse
-    sys.modules["penstock.sources.listed"].read_files = refuse
+    sys.modules["penstock.sources.rows"].read_files = refuse
 made = {
     "photos": ps.image_folder(f"{raw}/photos"),
     "rows": ps.csv(f"{raw}/rows.csv", image="picture"),

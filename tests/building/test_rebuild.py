@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from tests.support.built_datasets import contents, examples
 
-from penstock.build.options import Quarantine
-from penstock.build.run import build
+from penstock.building.options import Quarantine
+from penstock.building.run import build
 from penstock.cli import main
+from penstock.dataset.info import Info
+from penstock.dataset.manifest import read_manifest
 from penstock.errors import BuildError, SchemaError
-from penstock.example import Example, IgnoreExample, Skip
-from penstock.info import Info
-from penstock.manifest import read_manifest
+from penstock.schema.example_class import Example, IgnoreExample, Skip
 
 RETRY = Quarantine(retry=True)
 

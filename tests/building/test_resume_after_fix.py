@@ -12,7 +12,7 @@ from tests.support.built_datasets import contents
 
 import penstock as ps
 from penstock.cli import main
-from penstock.manifest import WORK
+from penstock.dataset.manifest import WORK
 
 
 class Files:

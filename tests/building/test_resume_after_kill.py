@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from tests.support.built_datasets import contents
 
-from penstock.build.journal import Journal
-from penstock.build.local import Local
-from penstock.build.run import build
+from penstock.building.engines.local import Local
+from penstock.building.journal import Journal
+from penstock.building.run import build
+from penstock.dataset.manifest import WORK, read_manifest
 from penstock.errors import BuildError
-from penstock.manifest import WORK, read_manifest
 from penstock.records.tfrecord import TFRecord
 
 # A build of 40 shards that takes long enough to be killed in the middle.

@@ -21,11 +21,11 @@ from tests.support.built_datasets import stored_files
 from tests.support.tar_files import write_tar
 
 import penstock as ps
-from penstock.build.encoder import Job, Target
-from penstock.build.sending import PREFIX, own_folder, run_and_send
-from penstock.build.task import Task
+from penstock.building.encode import Job, Target
+from penstock.building.targets.store import PREFIX, own_folder, run_and_send
+from penstock.building.write import Task
 from penstock.cli import main
-from penstock.storage import open_store
+from penstock.storage.store import open_store
 
 EXAMPLES = 400
 
@@ -263,7 +263,7 @@ def test_a_task_that_runs_twice_at_once_does_no_harm(s3: str, s3_server: S3, tmp
 
 def test_what_a_killed_worker_has_left_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    code = "import sys, time\nfrom penstock.build.sending import own_folder\n"
+    code = "import sys, time\nfrom penstock.building.targets.store import own_folder\n"
     code += "with own_folder() as folder:\n    print(folder, flush=True)\n    time.sleep(60)\n"
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)

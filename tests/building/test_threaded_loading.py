@@ -15,7 +15,7 @@ from PIL import Image as Pillow
 from tests.support.built_datasets import contents
 
 import penstock as ps
-from penstock.build.ahead import ahead
+from penstock.thread_pool import ahead
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from penstock.build.run import build
+from penstock.building.run import build
 from penstock.cli import main
-from penstock.load.dataset import load
-from penstock.manifest import read_manifest
+from penstock.dataset.manifest import read_manifest
+from penstock.loading.dataset import load
 from penstock.records.tfrecord import TFRecordReader
-from penstock.splitting import splits
+from penstock.sources.splits import splits
 
 
 @pytest.fixture

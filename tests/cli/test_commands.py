@@ -19,14 +19,14 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.cli import cli, main, show
+from penstock.cli import cli, main
+from penstock.cli import output as show
+from penstock.cli.errors import told
 from penstock.cli.head import parse_schema
-from penstock.cli.outcome import told
-from penstock.cli.show import size_text
 from penstock.errors import StorageError
-from penstock.records.peek import first_records, image_type, infer_schema
-from penstock.records.wording import shortened
-from penstock.storage import expand, publish
+from penstock.records.inspect import first_records, image_type, infer_schema, shortened, size_text
+from penstock.storage.local import publish
+from penstock.storage.paths import expand
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(83_000)
 SCHEMA = {

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from penstock.compat.checked import Checked, made, maybe
+from penstock.compat.options import Checked, made, maybe
 
 
 class Inner(Checked):

@@ -17,7 +17,7 @@ from tests.support.tar_files import write_tar
 
 from penstock import SchemaError, StorageError
 from penstock.compat.tar2tf import AisDataset, default_record_parser, default_record_to_example, default_record_to_pair
-from penstock.storage import open_store
+from penstock.storage.store import open_store
 
 tf: Any = pytest.importorskip("tensorflow")
 
@@ -315,7 +315,7 @@ def test_a_shuffle_goes_across_compressed_tars(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool, recwarn: pytest.WarningsRecorder
 ) -> None:
     if large:  # four of them, of which memory holds three
-        recipe = sys.modules["penstock.load.recipe"]
+        recipe = sys.modules["penstock.loading.spec"]
         monkeypatch.setattr(recipe, "HELD", 3 * 82_000)
         monkeypatch.setattr(sys.modules["penstock.compat.tar2tf"], "HELD", 3 * 82_000)
     pairs = classes(tmp_path / "tars").load_from_tar("s-{0..3}.tar.gz", record_to_pair=by_class)

@@ -13,9 +13,8 @@ import pytest
 from PIL import Image
 
 import penstock as ps
-from penstock.datum.export import export
-from penstock.datum.writing import describe
-from penstock.records.datum_files import MAPPING, SHARDS, read_mapping
+from penstock.compat.datum.exporter import export
+from penstock.dataset.datum import MAPPING, SHARDS, describe, read_mapping
 
 
 def png(mode: str = "RGB") -> bytes:

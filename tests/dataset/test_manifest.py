@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import CorruptionError, NotFoundError
-from penstock.info import Info
-from penstock.manifest import (
+from penstock.dataset.info import Info
+from penstock.dataset.manifest import (
     MANIFEST,
     Manifest,
     ShardEntry,
@@ -28,7 +27,8 @@ from penstock.manifest import (
     write_keys,
     write_manifest,
 )
-from penstock.schema import Schema
+from penstock.errors import CorruptionError, NotFoundError
+from penstock.schema.schema import Schema
 
 SHARDS = {"train": (ShardEntry("toy-train.tfrecord-00000-of-00001", 3, 60, 7, "abc"),)}
 TOY = Manifest(

@@ -11,8 +11,8 @@ import pytest
 
 import penstock as ps
 from penstock.cli import main
-from penstock.datum.writing import describe
-from penstock.manifest import MANIFEST, read_manifest, write_manifest
+from penstock.dataset.datum import describe
+from penstock.dataset.manifest import MANIFEST, read_manifest, write_manifest
 
 SCHEMA = {"x": "int64", "label": ps.Field(dtype="int64", classes=("cat", "dog"))}
 

@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.build.journal import JOURNAL
+from penstock.building.journal import JOURNAL
 from penstock.cli import main
-from penstock.datum.writing import describe
-from penstock.manifest import MANIFEST, WORK
+from penstock.dataset.datum import describe
+from penstock.dataset.manifest import MANIFEST, WORK
 
 COUNT = 6
 SCHEMA = {
@@ -143,7 +143,7 @@ def test_any_value_in_a_manifest(toy: Path, data: st.DataObject) -> None:
 @loose
 @given(data=st.data())
 def test_any_value_in_checksums(tmp_path_factory: pytest.TempPathFactory, toy: Path, data: st.DataObject) -> None:
-    from penstock.manifest import Manifest
+    from penstock.dataset.manifest import Manifest
 
     said = json.loads((toy / MANIFEST).read_text())
     said["checksums"] = {"files": {"features.json": 7}, "keys": {"train": [1, None]}}
@@ -237,7 +237,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     """A build that was cut off in its commit, and the lines of its journal."""
     path = tmp_path_factory.mktemp("begun") / "toy"
     lines: list[Any] = []
-    from penstock.build import place
+    from penstock.building.targets import directory as place
 
     publish = place.Folder.publish
 

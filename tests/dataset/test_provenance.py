@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from penstock._core import hash_keys
-from penstock.build.run import build
+from penstock.building.run import build
 from penstock.cli import main
+from penstock.dataset.manifest import KEYS_SUFFIX, read_keys, read_manifest
+from penstock.dataset.provenance import Place, place_of_record, places_of
 from penstock.errors import CorruptionError, RecordIndexError, SchemaError, StorageError
-from penstock.example import Example, Skip
-from penstock.manifest import KEYS_SUFFIX, read_keys, read_manifest
-from penstock.provenance import Place, place_of_record, places_of
 from penstock.records.codec import Codec
 from penstock.records.tfrecord import TFRecordReader
-from penstock.splitting import splits
+from penstock.schema.example_class import Example, Skip
+from penstock.sources.splits import splits
 
 ROWS = [{"__key__": f"k{number}", "x": number} for number in range(50)]
 

@@ -15,9 +15,8 @@ from tests.support.schema_strategies import schemas_with_examples
 from tests.support.tfds_cases import as_plain
 
 import penstock as ps
-from penstock.tfds.directory import read_features
-from penstock.tfds.features import features_of
-from penstock.tfds.schemas import schema_of
+from penstock.dataset.tfds import read_features
+from penstock.dataset.tfds_features import features_of, schema_of
 
 
 def readable(schema: ps.Schema) -> ps.Schema:

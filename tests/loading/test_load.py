@@ -14,7 +14,7 @@ import pytest
 from tests.support.built_datasets import described_shards
 
 import penstock as ps
-from penstock.load.files import cached_index
+from penstock.dataset.open import cached_index
 
 SCHEMA = {"id": "int64", "tokens": "int64[?]", "text": "str", "dense": "float32[3]", "maybe": "int64?"}
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.load.slices import resolve
+from penstock.loading.split import resolve
 
 tfds = pytest.importorskip("tensorflow_datasets")
 

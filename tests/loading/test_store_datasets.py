@@ -25,9 +25,9 @@ from tests.support.built_datasets import described_shards
 
 import penstock as ps
 from penstock._core import Order, crc32c
-from penstock.load.prefetch import Schedule
-from penstock.storage import open_store
+from penstock.loading.remote_reads import Schedule
 from penstock.storage.cache import Cache, RemoteFile
+from penstock.storage.store import open_store
 
 EXAMPLES = 600
 SHARDS = 8

@@ -19,8 +19,8 @@ from tests.support.record_oracle import entry, example, field, packed_ints, plai
 from tests.support.schema_strategies import examples_of, fields, schemas_with_examples
 
 import penstock as ps
-from penstock.dtypes import FLOATS, TEXTS
 from penstock.recipes.tornet_sample import storms
+from penstock.schema.dtypes import FLOATS, TEXTS
 
 
 def is_missing(schema: ps.Schema, value: dict[str, Any]) -> bool:

@@ -15,8 +15,8 @@ from tests.support.tfds_cases import F, prepare
 
 import penstock as ps
 from penstock.cli import main
-from penstock.datum.writing import describe
-from penstock.records.kinds import byte_kind
+from penstock.dataset.datum import describe
+from penstock.records.inspect import byte_kind
 
 tf = pytest.importorskip("tensorflow")
 

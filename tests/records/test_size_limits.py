@@ -14,7 +14,8 @@ import pytest
 
 import penstock as ps
 from penstock.cli import main
-from penstock.records.tfrecord import salvage_records, verify
+from penstock.records.shard import verify
+from penstock.records.tfrecord import salvage_records
 
 ADDRESS_SPACE = 3 << 30  # what numpy and the threads of a process map is a part of it
 

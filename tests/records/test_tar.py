@@ -32,9 +32,9 @@ from penstock import (
     mix,
 )
 from penstock._core import Shard, list_tar
+from penstock.dataset.record_files import split_name
 from penstock.records.shard import open_shard, verify
 from penstock.records.tfrecord import salvage_records
-from penstock.sources.record_files import split_name
 
 
 def theirs(paths: list[Path]) -> list[dict[str, Any]]:
@@ -214,7 +214,7 @@ def test_compressed_tars_that_memory_holds_are_shuffled_as_a_whole(tmp_path: Pat
 def test_compressed_tars_say_that_their_window_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shards(tmp_path, [6, 9, 5], name="train-{}.tar.gz", mode="w:gz")
     train = load(tmp_path)["train"]
-    monkeypatch.setattr(sys.modules["penstock.load.recipe"], "HELD", 20_000)
+    monkeypatch.setattr(sys.modules["penstock.loading.spec"], "HELD", 20_000)
     with pytest.warns(UserWarning, match="within windows of 9 examples"):
         shuffled = train.shuffle(1)
     assert sorted(example["cls"] for example in shuffled) == list(range(20))
@@ -222,7 +222,7 @@ def test_compressed_tars_say_that_their_window_is_bounded(tmp_path: Path, monkey
         warnings.simplefilter("error")
         assert sorted(example["cls"] for example in train.shuffle(1, window=20)) == list(range(20))
         single = load(tmp_path / "train-0.tar.gz")["train"]
-        monkeypatch.setattr(sys.modules["penstock.load.recipe"], "HELD", 1)
+        monkeypatch.setattr(sys.modules["penstock.loading.spec"], "HELD", 1)
         single.shuffle(1)
 
 
@@ -232,7 +232,7 @@ def test_a_large_compressed_tar_is_shuffled_within_what_stays_in_memory(
     shards(tmp_path, [40], name="train-{}.tar.gz", mode="w:gz")
     train = load(tmp_path)["train"]
     size = int(Shard(tmp_path / "train-0.tar.gz").offsets[-1])
-    recipe = sys.modules["penstock.load.recipe"]
+    recipe = sys.modules["penstock.loading.spec"]
     monkeypatch.setattr(recipe, "WHOLE", size - 1)
     monkeypatch.setattr(recipe, "WINDOW", size // 2)  # half of which is a window
     with pytest.warns(UserWarning, match="within windows of 10 examples"):

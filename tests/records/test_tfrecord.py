@@ -21,7 +21,8 @@ from tests.support.record_oracle import frame, framed, gzip_member, read_with_te
 
 import penstock as ps
 from penstock.records.index import sidecar_path
-from penstock.records.tfrecord import salvage_records, verify
+from penstock.records.shard import verify
+from penstock.records.tfrecord import salvage_records
 
 A, B, C = b"first", b"the second", b""
 ABC = framed([A, B, C])

@@ -40,7 +40,7 @@ def test_bfloat16_is_built_from_any_source(tmp_path: Path, kind: str, format: st
 
 def test_other_columns_without_a_buffer_are_checked_for_changes(tmp_path: Path) -> None:
     """The checksum of a column is over its bytes, whatever its dtype: another value is another source."""
-    from penstock.build.inputs import _column_checksum
+    from penstock.building.inputs import _column_checksum
 
     one, other = X.copy(), X.copy()
     other[3, 2] = 7

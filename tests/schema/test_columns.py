@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from penstock.columns import Bytes, Ragged
 from penstock.errors import RecordIndexError, SchemaError
+from penstock.schema.columns import Bytes, Ragged
 
 NUMBERS = st.lists(st.integers(-9, 9), max_size=4)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=4)

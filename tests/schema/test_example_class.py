@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError, SchemaError
-from penstock.example import Array, Example, IgnoreExample, Image, Label, Skip, Text
-from penstock.field import Field
-from penstock.schema import Schema
+from penstock.schema.example_class import Array, Example, IgnoreExample, Label, Skip, Text
+from penstock.schema.field import Field
+from penstock.schema.image import Image
+from penstock.schema.schema import Schema
 
 CLASSES = ("cat", "big dog")
 

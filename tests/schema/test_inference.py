@@ -13,11 +13,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from penstock.dtypes import DTYPES, FLOATS, INTEGERS, TEXTS, common_dtype
 from penstock.errors import SchemaError
-from penstock.field import Field
-from penstock.inference import infer, widen
-from penstock.schema import Schema
+from penstock.schema.dtypes import DTYPES, FLOATS, INTEGERS, TEXTS, common_dtype
+from penstock.schema.field import Field
+from penstock.schema.inference import infer, widen
+from penstock.schema.schema import Schema
 
 
 def message(function: Callable[..., Any], *arguments: Any, **options: Any) -> str:

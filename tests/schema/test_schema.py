@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.dtypes import DTYPES, MAX_DEPTH, MAX_ELEMENTS, MAX_RANK, TEXTS
 from penstock.errors import (
     CorruptionError,
     IndexMismatchError,
@@ -27,8 +26,9 @@ from penstock.errors import (
     SchemaError,
     StorageError,
 )
-from penstock.field import ENCODINGS, Field
-from penstock.schema import Schema
+from penstock.schema.dtypes import DTYPES, MAX_DEPTH, MAX_ELEMENTS, MAX_RANK, TEXTS
+from penstock.schema.field import ENCODINGS, Field
+from penstock.schema.schema import Schema
 
 # What there is, for Hypothesis
 

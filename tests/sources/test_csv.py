@@ -19,7 +19,9 @@ from PIL import Image
 
 from penstock import CorruptionError, NotFoundError, SchemaError, StorageError, build
 from penstock.records.codec import Codec
-from penstock.sources import Table, cells, csv
+from penstock.sources import csv_columns as cells
+from penstock.sources.catalog import csv
+from penstock.sources.table import Table
 
 
 def picture(size: tuple[int, int] = (7, 5)) -> bytes:

@@ -14,7 +14,7 @@ from PIL import Image
 import penstock
 from penstock import NotFoundError, SchemaError
 from penstock.cli import main
-from penstock.sources import detect, recognise
+from penstock.sources.detect import detect, recognise
 
 SPECIES = ("cat", "dog", "eel")
 

@@ -12,14 +12,14 @@ import pytest
 from tests.support.built_datasets import contents
 from tests.support.built_datasets import examples as stored
 
-from penstock.build.run import build
+from penstock.building.run import build
 from penstock.errors import BuildError, SchemaError
-from penstock.example import Array as ArrayOf
-from penstock.example import Example, Skip
-from penstock.identity import described
-from penstock.sources import csv, examples
-from penstock.sources.examples import deal, unnamed
-from penstock.splitting import split
+from penstock.schema.example_class import Array as ArrayOf
+from penstock.schema.example_class import Example, Skip
+from penstock.sources.catalog import csv
+from penstock.sources.example_classes import deal, examples, unnamed
+from penstock.sources.fingerprint import described
+from penstock.sources.splits import split
 
 
 class Plain(Example):

@@ -16,8 +16,9 @@ from PIL import Image
 
 from penstock import CorruptionError, NotFoundError, SchemaError, StorageError
 from penstock.records.codec import Codec
-from penstock.sources import check_image, image_folder
-from penstock.splitting import Splits
+from penstock.sources.image_folder import image_folder
+from penstock.sources.images import check_image
+from penstock.sources.splits import Splits
 
 FORMATS = ["JPEG", "PNG", "GIF", "BMP", "WEBP"]
 

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from penstock import CorruptionError, NotFoundError, Schema, SchemaError, StorageError
-from penstock.sources import json, jsonl, text_classification
-from penstock.sources.literals import NotLiteral, literal
+from penstock.sources.catalog import json, jsonl
+from penstock.sources.classification import NotLiteral, literal, text_classification
 
 
 def write(path: Path, data: Any) -> Path:

@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock import Codec, CorruptionError, NotFoundError, SchemaError, StorageError, TFRecord, TFRecordWriter, sources
-from penstock.sources import image_folder, recognise, tfrecords
+from penstock.sources.detect import recognise
+from penstock.sources.image_folder import image_folder
+from penstock.sources.record_files import tfrecords
 
 CODEC = Codec({"n": "int64", "x": "float32[3]"})
 

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.columns import Array, Bytes, Ragged
 from penstock.errors import RecordIndexError, SchemaError
-from penstock.example import Example, Skip
-from penstock.schema import Schema
-from penstock.splitting import Splits, StreamSubset, Subset, TableSubset, split, splits
+from penstock.schema.columns import Array, Bytes, Ragged
+from penstock.schema.example_class import Example, Skip
+from penstock.schema.schema import Schema
+from penstock.sources.protocol import StreamSubset, Subset, TableSubset
+from penstock.sources.splits import Splits, split, splits
 
 RATIOS = {"train": 0.6, "eval": 0.2, "test": 0.2}
 KEYS = st.lists(st.text(max_size=8), unique=True, min_size=1, max_size=60)

@@ -27,8 +27,7 @@ from penstock import (
     SchemaError,
 )
 from penstock.records.codec import Codec
-from penstock.sources import Table, parquet, table
-from penstock.sources.table import gather
+from penstock.sources.table import Table, gather, parquet, table
 
 
 def plain(value: Any) -> Any:

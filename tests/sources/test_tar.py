@@ -29,8 +29,8 @@ from penstock import (
     tar,
 )
 from penstock.cli import main
-from penstock.sources import recognise
-from penstock.storage import open_store
+from penstock.sources.detect import recognise
+from penstock.storage.store import open_store
 
 
 def test_a_dataset_of_tars(tmp_path: Path) -> None:

@@ -18,11 +18,11 @@ from PIL import Image
 
 from penstock import CorruptionError, NotFoundError, SchemaError, StorageError, build
 from penstock.records.codec import Codec
-from penstock.sources import coco, image_classification, voc_detection, voc_segmentation
-from penstock.sources.keyed import keyed
-from penstock.sources.listed import Mapped
-from penstock.sources.masks import class_numbers
-from penstock.sources.voc import read_xml
+from penstock.sources.classification import image_classification, keyed
+from penstock.sources.coco import coco
+from penstock.sources.images import class_numbers
+from penstock.sources.rows import Mapped
+from penstock.sources.voc import read_xml, voc_detection, voc_segmentation
 
 
 def picture(size: tuple[int, int] = (486, 500), format: str = "JPEG") -> bytes:

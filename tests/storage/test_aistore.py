@@ -15,9 +15,10 @@ from tests.support.tar_files import write_tar
 
 import penstock as ps
 from penstock import CorruptionError, NotFoundError, SchemaError, StorageError
-from penstock.storage import ais as ais_module
-from penstock.storage import expand, open_store
-from penstock.storage.ais import AISStore
+from penstock.storage import aistore as ais_module
+from penstock.storage.aistore import AISStore
+from penstock.storage.paths import expand
+from penstock.storage.store import open_store
 
 BODY = np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
 

@@ -21,11 +21,11 @@ from services.s3 import S3
 
 import penstock as ps
 from penstock._core import crc32c
-from penstock.load.cache import MISSING
-from penstock.load.cache import Store as ExampleStore
-from penstock.storage import open_store, write_all
+from penstock.loading.transforms.cache import MISSING
+from penstock.loading.transforms.cache import Store as ExampleStore
 from penstock.storage.cache import LOCKS, MARK, SUBFOLDER, Cache, RemoteFile, default_folder
-from penstock.storage.local import WholeFile
+from penstock.storage.local import WholeFile, write_all
+from penstock.storage.store import open_store
 
 ROWS, WIDTH = 400, 3000
 

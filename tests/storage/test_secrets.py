@@ -16,8 +16,8 @@ import penstock
 from penstock import BuildError, CorruptionError, ExampleError, NotFoundError, SchemaError, StorageError
 from penstock.cli import main
 from penstock.errors import redact
-from penstock.storage import open_store
-from penstock.storage.ais import option
+from penstock.storage.aistore import option
+from penstock.storage.store import open_store
 
 PASSWORD = "hunter2-pa55"
 SIGNATURE = "0123456789abcdef"
@@ -125,7 +125,7 @@ def test_a_url_with_a_query_is_an_error_and_not_another_object(capsys: pytest.Ca
 def test_the_address_of_an_aistore_keeps_its_password(ais: str, monkeypatch: pytest.MonkeyPatch) -> None:
     url = option(ais, "endpoint", f"http://ann:{PASSWORD}@127.0.0.1:9") + "/x"
     store, name = open_store(url)
-    monkeypatch.setattr("penstock.storage.ais.REFUSED", 0.2)
+    monkeypatch.setattr("penstock.storage.aistore.REFUSED", 0.2)
     with pytest.raises(StorageError, match="connection is refused") as refused:
         store.read(name)
     assert PASSWORD not in str(refused.value) + repr(store) + "".join(traceback.format_exception(refused.value))

@@ -17,12 +17,14 @@ from tests.support.tar_files import write_tar
 import penstock as ps
 from penstock.cli import cli, main
 from penstock.compat.datum.configs import TFRWriteConfigs
-from penstock.compat.datum.export import export_to_tfrecord
+from penstock.compat.datum.export.export import export_to_tfrecord
 from penstock.compat.datum.problem.types import TEXT_CLF
 from penstock.compat.tar2tf import AisDataset
-from penstock.compat.tfrecorder import Example, factory, tfrecordable
+from penstock.compat.tfrecorder import factory
+from penstock.compat.tfrecorder.example import Example, tfrecordable
 from penstock.recipes import tornet
-from penstock.storage import list_objects, open_store
+from penstock.storage.files import list_objects
+from penstock.storage.store import open_store
 
 
 class Toy(Example):

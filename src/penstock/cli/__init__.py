@@ -10,14 +10,14 @@ from typing import Any
 import click
 
 from ..errors import PenstockError
-from ..records import limits
+from ..records import codec as limits
 from .bench import bench
 from .build import build
 from .convert import convert
+from .errors import CLOSED, INTERRUPTED, UNREADABLE, complain, exit_code
 from .head import head
 from .index import index
 from .info import info
-from .outcome import CLOSED, INTERRUPTED, UNREADABLE, complain, exit_code
 from .salvage import salvage
 from .verify import verify
 

@@ -6,11 +6,11 @@ import click
 from rich.markup import escape
 
 from ..errors import SchemaError
-from ..load.dataset import Dataset, load
-from ..load.loader import Loader
-from .formats import Number
-from .outcome import WELL, Command
-from .show import console, print_json
+from ..loading.dataset import Dataset, load
+from ..loading.loader import Loader
+from .errors import WELL, Command
+from .options import Number
+from .output import console, print_json
 
 
 class Seconds(click.FloatRange):

@@ -11,24 +11,24 @@ import click
 from rich.markup import escape
 
 from .. import recipes, sources
-from ..build.options import ORDERS, Quarantine
-from ..build.preview import Preview, preview
-from ..build.run import build as build_dataset
+from ..building.options import ORDERS, Quarantine
+from ..building.report import Preview, preview
+from ..building.run import build as build_dataset
+from ..dataset.info import Info
+from ..dataset.manifest import MANIFEST
 from ..errors import ExampleError
-from ..image import Image
-from ..info import Info
-from ..manifest import MANIFEST
 from ..recipes import RECIPES
 from ..records.formats import Format
-from ..schema import Schema
-from ..sources import dedupe, detect
-from ..sources.labelled import notes_on
-from ..splitting import Splits, split
-from .built import built_json, run, show_built
-from .dataset import schema_table, split_table
-from .formats import Number, asked_formats, format_options
-from .outcome import INTERRUPTED, WELL, Command
-from .show import console, print_json
+from ..schema.image import Image
+from ..schema.schema import Schema
+from ..sources.detect import detect
+from ..sources.image_catalog import notes_on
+from ..sources.splits import Splits, dedupe, split
+from .datasets import schema_table, split_table
+from .errors import INTERRUPTED, WELL, Command
+from .options import Number, asked_formats, format_options
+from .output import console, print_json
+from .progress import built_json, run, show_built
 
 KINDS = (
     "array_records",

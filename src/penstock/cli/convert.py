@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from ..build.convert import convert as convert_dataset
-from ..build.report import Built
-from .built import built_json, run, show_built, show_files
-from .formats import asked_formats, format_options
+from ..building.convert import convert as convert_dataset
+from ..building.report import Built
+from .errors import INTERRUPTED, PATH, WELL, Command
 from .head import parse_schema
-from .outcome import INTERRUPTED, PATH, WELL, Command
-from .show import print_json
+from .options import asked_formats, format_options
+from .output import print_json
+from .progress import built_json, run, show_built, show_files
 
 
 @click.command(cls=Command)

@@ -10,21 +10,28 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from ..dataset.plain_files import read_schema
 from ..errors import CorruptionError, NotFoundError, SchemaError
-from ..load.dataset import load
-from ..load.show import field_value_text
+from ..loading.dataset import load
+from ..loading.display import field_value_text
 from ..records.codec import Codec
-from ..records.kinds import byte_kind
-from ..records.peek import SAMPLE, first_records, infer_schema, is_foreign_record, opening
-from ..records.schema_file import read_schema
+from ..records.inspect import (
+    SAMPLE,
+    byte_kind,
+    first_records,
+    infer_schema,
+    is_foreign_record,
+    opening,
+    shortened,
+    size_text,
+)
 from ..records.tar import checked_schema, is_tar, read_sample, sampled_schema
-from ..records.wording import shortened
-from ..schema import Schema
-from ..storage import is_file, read_file
-from .dataset import is_dataset
-from .formats import Number
-from .outcome import PATH, WELL, Command, check_there, expand_all
-from .show import console, print_example, size_text
+from ..schema.schema import Schema
+from ..storage.files import is_file, read_file
+from .datasets import is_dataset
+from .errors import PATH, WELL, Command, check_there, expand_all
+from .options import Number
+from .output import console, print_example
 
 
 def parse_schema(text: str) -> Schema:

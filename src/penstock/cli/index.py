@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import click
 
-from ..records.check import dali_path
-from ..records.index import sidecar_path, write_index
-from ..records.peek import opening
-from ..records.wording import counted
-from ..storage import local_path, publish
-from .outcome import WELL, Command, check_there, expand_all, for_each
-from .show import Bar, console, print_json
+from ..records.index import dali_path, sidecar_path, write_index
+from ..records.inspect import counted, opening
+from ..storage.files import local_path
+from ..storage.local import publish
+from .errors import WELL, Command, check_there, expand_all, for_each
+from .output import Bar, console, print_json
 
 
 @click.command(cls=Command)

@@ -13,19 +13,17 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
+from .._core import Records
+from ..dataset.plain_files import read_schema
+from ..dataset.provenance import place_of_record, places_of
 from ..errors import CorruptionError, SchemaError, StorageError
-from ..load.dataset import load
-from ..provenance import place_of_record, places_of
-from ..records import Records
+from ..loading.dataset import load
 from ..records.index import sidecar_path
-from ..records.kinds import byte_kind
-from ..records.peek import SAMPLE, first_records, infer_schema, opening
-from ..records.schema_file import read_schema
+from ..records.inspect import SAMPLE, byte_kind, counted, first_records, infer_schema, opening, size_text
 from ..records.shard import ShardReader, open_shard
 from ..records.tar import sampled_schema
-from ..records.wording import counted
-from ..schema import Schema
-from .dataset import (
+from ..schema.schema import Schema
+from .datasets import (
     check_sizes,
     dataset_json,
     is_dataset,
@@ -35,8 +33,8 @@ from .dataset import (
     print_opened,
     schema_table,
 )
-from .outcome import WELL, Command, check_there, expand_all, for_each
-from .show import Bar, console, fits, print_json, size_text
+from .errors import WELL, Command, check_there, expand_all, for_each
+from .output import Bar, console, fits, print_json
 
 FRAME = 16  # bytes that a frame adds to its record
 

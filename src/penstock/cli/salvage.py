@@ -8,18 +8,17 @@ from typing import Any
 
 import click
 
+from ..dataset.plain_files import read_schema, write_schema
+from ..dataset.record_files import format_named
 from ..errors import CorruptionError, NotFoundError, StorageError
 from ..records.array_record import COMPRESSIONS, ArrayRecord, salvage_array_records
-from ..records.peek import another_kind, first_records, is_foreign
-from ..records.schema_file import read_schema, write_schema
-from ..records.shard import Progress, Report
-from ..records.tfrecord import TFRecord, salvage_records, verify
-from ..records.wording import counted
-from ..schema import Schema
-from ..sources.record_files import format_named
-from ..storage import local_path
-from .outcome import DAMAGED, WELL, Command, check_there
-from .show import Bar, console, print_json, size_text
+from ..records.inspect import another_kind, counted, first_records, is_foreign, size_text
+from ..records.shard import Progress, Report, verify
+from ..records.tfrecord import TFRecord, salvage_records
+from ..schema.schema import Schema
+from ..storage.files import local_path
+from .errors import DAMAGED, WELL, Command, check_there
+from .output import Bar, console, print_json
 from .verify import print_gaps
 
 

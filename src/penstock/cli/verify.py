@@ -9,13 +9,12 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from ..records.interrupted import check_complete
-from ..records.peek import another_kind, is_foreign
-from ..records.tfrecord import Report
-from ..records.wording import counted
-from .dataset import Checked, Checks, Told, is_dataset, metadata_problems, shards_of
-from .outcome import DAMAGED, WELL, Command, expand_all, for_each
-from .show import Bar, console, fits, print_json, size_text
+from ..dataset.plain_files import check_complete
+from ..records.inspect import another_kind, counted, is_foreign, size_text
+from ..records.shard import Report
+from .datasets import Checked, Checks, Told, is_dataset, metadata_problems, shards_of
+from .errors import DAMAGED, WELL, Command, expand_all, for_each
+from .output import Bar, console, fits, print_json
 
 MOST_GAPS = 20  # of one file that the table shows
 

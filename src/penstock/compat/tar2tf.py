@@ -21,19 +21,20 @@ from typing import Any
 import numpy as np
 
 from ..ais import at
-from ..build.run import build
+from ..building.run import build
+from ..dataset.plain_files import schema_path
 from ..errors import SchemaError
-from ..example import IgnoreExample
-from ..image import Image
-from ..load.dataset import load
-from ..load.loader import Loader
-from ..load.recipe import HELD, WHOLE
+from ..loading.dataset import load
+from ..loading.loader import Loader
+from ..loading.spec import HELD, WHOLE
 from ..records.index import sidecar_path
-from ..records.schema_file import schema_path
+from ..schema.coercion import map_nested
+from ..schema.example_class import IgnoreExample
+from ..schema.image import Image
 from ..sources.tar import tar
-from ..storage import checked_path, is_url, open_store, url_name
 from ..storage.cache import default_folder
-from ..values import map_nested
+from ..storage.files import checked_path
+from ..storage.store import is_url, open_store, url_name
 
 SIZE = (224, 224)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import Bytes, Ragged
 from ..errors import MissingDependencyError, SchemaError
-from ..load.loader import Loader
-from ..load.recipe import Form
+from ..loading.loader import Loader
+from ..loading.spec import Form
+from ..schema.columns import Bytes, Ragged
 from .conversion import convert, refuse_missing
 
 try:

@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import Bytes, Ragged
 from ..errors import MissingDependencyError, SchemaError
-from ..load.decoding import images_of
-from ..load.interleave import Interleave
-from ..load.loader import Loader
-from ..load.recipe import Recipe
-from ..load.steps import Batch, Map
+from ..loading.decode import images_of
+from ..loading.loader import Loader
+from ..loading.spec import Batch, Interleave, Map, Recipe
+from ..schema.columns import Bytes, Ragged
 from .conversion import convert
 
 try:

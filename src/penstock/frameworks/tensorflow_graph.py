@@ -8,17 +8,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf  # type: ignore[import-untyped]
 
-from ..dtypes import TEXTS
 from ..errors import SchemaError
-from ..field import Field
-from ..image import Image
-from ..load.decoding import images_of
-from ..load.interleave import Interleave
-from ..load.loader import Loader
-from ..load.recipe import Part, Recipe
-from ..load.steps import Batch, Repeat, Shuffle, Skip, Take
+from ..loading.decode import images_of
+from ..loading.loader import Loader
+from ..loading.spec import Batch, Interleave, Part, Recipe, Repeat, Shuffle, Skip, Take
 from ..records.shard import open_shard
-from ..schema import Schema
+from ..schema.dtypes import TEXTS
+from ..schema.field import Field
+from ..schema.image import Image
+from ..schema.schema import Schema
 
 BUFFER = 10_000  # examples among which TensorFlow shuffles, where no window is given
 ANYHOW = "Use to_tf() without graph=True: it takes everything"

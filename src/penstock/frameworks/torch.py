@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import Array, Bytes, Ragged
 from ..errors import MissingDependencyError, SchemaError
-from ..load.iteration import Iteration
-from ..load.loader import Loader
-from ..load.recipe import Form
+from ..loading.epoch import Iteration
+from ..loading.loader import Loader
+from ..loading.spec import Form
+from ..schema.columns import Array, Bytes, Ragged
 from .conversion import convert, refuse_missing
 
 try:

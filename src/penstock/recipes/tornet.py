@@ -20,26 +20,23 @@ from typing import Any
 
 import numpy as np
 
-from ..build.options import checked_formats
-from ..build.report import Built
-from ..build.run import build as build_dataset
-from ..columns import Array
+from ..building.options import checked_formats
+from ..building.report import Built
+from ..building.run import build as build_dataset
+from ..dataset.info import Info
 from ..errors import CorruptionError, NotFoundError, SchemaError, name_known
-from ..field import Field
-from ..info import Info
 from ..records.array_record import ArrayRecord
 from ..records.formats import Format
-from ..schema import Schema
+from ..schema.columns import Array
+from ..schema.field import Field
+from ..schema.schema import Schema
 from ..sources.files import read_text, stamp_of, within
 from ..sources.netcdf import open_netcdf, plain, read_seconds, read_variable, seconds_of
+from ..sources.protocol import column_of, view
 from ..sources.tfds_builder import GeneratedSplits
-from ..storage import checked_path, is_url, join_path, list_folder
-from ..subset import column_of, view
-from .tornet_loader import coordinates as coordinates
-from .tornet_loader import loader as loader
-from .tornet_sample import MASK, SHAPE
-from .tornet_sample import RANGES as RANGES
-from .tornet_sample import write_sample as write_sample
+from ..storage.files import checked_path, join_path, list_folder
+from ..storage.store import is_url
+from .tornet_sample import MASK, RANGES, SHAPE
 
 VERSION = "1.1.0"
 PATH = f"tfds:tornet:{VERSION}"  # unless told: where TFDS looks for it

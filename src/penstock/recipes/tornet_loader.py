@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import Array
 from ..errors import SchemaError, check_known, name_known
-from ..load.dataset import load
-from ..load.loader import Loader
-from ..load.split import Split
+from ..loading.dataset import load
+from ..loading.loader import Loader
+from ..loading.split import Split
+from ..schema.columns import Array
 
 FRAMEWORKS = ("numpy", "torch", "tf", "keras")
 WEIGHTS = {"wN": 1.0, "w0": 1.0, "w1": 1.0, "w2": 1.0, "wW": 0.5}

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import Array
+from ..schema.columns import Array
 from ..sources.netcdf import need_h5py
-from ..storage import local_path
+from ..storage.files import local_path
 
 FIELDS = ("type", "start_time", "end_time", "filename", "ef_number", "category", "event_id", "site_name")
 STEP_SECONDS = 290  # between the frames of a file

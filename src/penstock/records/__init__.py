@@ -1,7 +1,1 @@
-"""Records and the files that hold them: what the native core does, in Python's words."""
-
-from __future__ import annotations
-
-from .._core import Records, __version__, crc32c, masked_crc32c
-
-__all__ = ["Records", "__version__", "crc32c", "masked_crc32c"]
+"""One file of records: its container, its index, and the codec between examples and records."""

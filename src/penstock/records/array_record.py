@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from .._core import Shard, Writer
 from ..errors import SchemaError, check_type
-from ..storage import PathLike
+from ..storage.paths import PathLike
 from .codec import default_threads
 from .shard import CODEC, Progress, Report, ShardFormat, ShardReader, ShardWriter, salvage_into
 

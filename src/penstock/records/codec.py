@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from .. import _core
 from .._core import Plan, Records
-from ..columns import Array
 from ..errors import SchemaError, check_type
-from ..schema import Schema
-from .layouts import Fixed, layout
-from .parts import Parts
+from ..schema.columns import Array
+from ..schema.schema import Schema
+from .layouts import Fixed, Parts, layout
 
 
 def default_threads() -> int:
@@ -208,3 +208,24 @@ def _check_sequences(node: Schema, lengths: Mapping[str, list[Array]], depth: in
     for name, child in node.items():
         if isinstance(child, Schema):
             _check_sequences(child, lengths, depth, f"{prefix}{name}/")
+
+
+def max_row_bytes(limit: int | None = None) -> int:
+    """Return the largest row that this process reads, in bytes; with `limit`, set it and return the previous one.
+
+    Files and schemas can name any size: a record that inflates to gigabytes, a column of a billion elements. Larger
+    ones raise an error before memory is allocated. The default is 1 GiB. The limit applies to
+
+    - a record of a compressed file, and a chunk of an ArrayRecord file, once inflated
+    - a row of one column, by its schema or once inflated
+    - the rows of one batch that are missing from their records and filled in
+
+    before = max_row_bytes(4 << 30)
+
+    Call it before you open a dataset, in each process that reads: a process that was spawned starts with the default.
+    """
+    if limit is None:
+        return _core.max_row_bytes()
+    if type(limit) is not int or not 1 <= limit < 2**64:
+        raise SchemaError(f"expected a limit of 1 or more bytes, got {limit!r}", "max_row_bytes")
+    return _core.max_row_bytes(limit)

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .._core import Records, SequencePlan
-from ..columns import Array, Ragged
 from ..errors import SchemaError, name_known
-from ..schema import Schema
+from ..schema.columns import Array, Ragged
+from ..schema.schema import Schema
 from .codec import Codec, first_row, rows_in
-from .parts import Layout, Parts
+from .layouts import Layout, Parts
 
 StepParts: TypeAlias = "tuple[Parts, Array, Array | None]"
 

@@ -13,15 +13,13 @@ import numpy as np
 
 from .._core import Feed, Index, Records, Shard, Writer, salvage
 from ..errors import SchemaError, check_type
-from ..storage import PathLike
+from ..storage.paths import PathLike
 from .codec import Codec, default_threads, first_row
 from .index import existing_sidecar
 
 CODEC = "Codec(schema) says what is written: write_examples(Codec(schema), examples)"
 _COMPRESSIONS = ("gzip", "zlib", "zstd", "bzip2", "xz", "brotli", "snappy")
-
 Progress = Callable[[int], object] | None
-
 Writing = TypeVar("Writing", bound="ShardWriter")
 
 

@@ -24,19 +24,17 @@ from typing import Any, cast
 import numpy as np
 
 from .._core import describe
-from ..dtypes import INTEGERS, TEXTS
 from ..errors import CorruptionError, SchemaError
-from ..field import Field
-from ..schema import Schema
-from .peek import first_records
+from ..schema.dtypes import INTEGERS, TEXTS
+from ..schema.field import Field
+from ..schema.schema import Schema
+from .inspect import first_records
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 KEY = "__key__"
 SAMPLED_FILES = 16
 SAMPLE = 100
-
 Rule = tuple[str, str, list["int | None"]]
-
 _IMAGES = ("jpg", "jpeg", "png", "gif", "bmp", "webp", "tif", "tiff")
 _NUMBERS = ("cls", "cls2", "index", "inx", "id", "int")
 _TEXTS = ("txt", "text", "transcript", "json", "jsn")

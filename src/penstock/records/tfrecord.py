@@ -8,21 +8,10 @@ from typing import Any, ClassVar
 
 from .._core import Index, Shard, Writer
 from ..errors import SchemaError, check_type
-from ..storage import PathLike
+from ..storage.paths import PathLike
 from .codec import default_threads
 from .index import existing_sidecar, is_foreign, sidecar_path
-from .shard import (
-    CODEC,
-    Gap,
-    Progress,
-    Report,
-    ShardFormat,
-    ShardReader,
-    ShardWriter,
-    Summary,
-    salvage_into,
-    verify,
-)
+from .shard import CODEC, Progress, Report, ShardFormat, ShardReader, ShardWriter, salvage_into
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,16 +105,3 @@ def salvage_records(
     """Copy the whole records of a damaged file into a new TFRecord file, and report what was skipped."""
     with TFRecordWriter(out, format) as writer:
         return salvage_into(writer, path, progress=progress)
-
-
-__all__ = [
-    "Gap",
-    "Index",
-    "Report",
-    "Summary",
-    "TFRecord",
-    "TFRecordReader",
-    "TFRecordWriter",
-    "salvage_records",
-    "verify",
-]

@@ -8,31 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import Array, Bytes
 from ..errors import CorruptionError, SchemaError
-from ..field import Field
-from ..schema import Schema
-from ..splitting import Splits
-from ..storage import (
-    PathLike,
-    Paths,
-    bring_all,
-    checked_path,
-    local_copies,
-    named_by_url,
-    parent_path,
-    read_file,
-)
-from ..subset import view
-from .cells import cast, read_columns
-from .files import encoding_of, files_named, has_suffix, not_text, read_text
-from .listed import Listed, Load, Loading, check_columns, image_columns, position, split_rows
+from ..schema.columns import Array, Bytes
+from ..schema.field import Field
+from ..schema.schema import Schema
+from ..storage.files import bring_all, checked_path, local_copies, named_by_url, parent_path, read_file
+from ..storage.paths import PathLike, Paths, files_named, has_suffix
+from .csv_columns import cast, read_columns
+from .files import encoding_of, not_text, read_text
+from .protocol import Listed, position, view
+from .rows import Load, Loading, check_columns, image_columns, split_rows
+from .splits import Splits
 from .table import Origin, Table
 
 LINE_BLOCK = 16 << 20  # bytes read at once in search of line breaks
-
 LABEL = "label"  # the field
-
 Keys = str | Sequence[str] | None
 Images = str | Mapping[str, str] | None
 
@@ -362,7 +352,6 @@ def _keys(key: Keys, images: Mapping[str, str]) -> tuple[str, ...]:
 
 
 # JSON
-
 _JSON_PARTS = {"value": "a value", "property name enclosed in double quotes": "a name in double quotes"}
 
 

@@ -9,26 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import Array
+from ..dataset.record_files import split_order
 from ..errors import CorruptionError, SchemaError
-from ..field import Field
-from ..schema import Schema
-from ..storage import PathLike, checked_path, is_file, is_folder, is_url, join_path, list_folder, read_file
-from .boxes import relative_box
+from ..schema.columns import Array
+from ..schema.field import Field
+from ..schema.schema import Schema
+from ..storage.files import checked_path, is_file, is_folder, join_path, list_folder, read_file
+from ..storage.paths import PathLike, entries, files_named, has_suffix, is_directory
+from ..storage.store import is_url
 from .catalog import parse_json
-from .files import (
-    entries,
-    files_named,
-    has_suffix,
-    head_of,
-    is_directory,
-    largest_of,
-    read_text,
-    stamps_of_files,
-    within,
-)
-from .images import check_image
-from .listed import position, split_order
+from .files import head_of, largest_of, read_text, stamps_of_files, within
+from .images import check_image, relative_box
+from .protocol import position
 
 
 class Coco:

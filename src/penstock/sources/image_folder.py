@@ -9,29 +9,19 @@ from typing import Any
 import numpy as np
 
 from .._core import ImageFiles
-from ..columns import Array, Bytes
+from ..dataset.record_files import split_order
 from ..errors import SchemaError, StorageError
-from ..field import Field
-from ..image import Image
-from ..schema import Schema
-from ..splitting import Splits
-from ..storage import (
-    LocalListing,
-    ObjectListing,
-    PathLike,
-    checked_path,
-    expand,
-    is_folder,
-    is_glob,
-    is_url,
-    list_folder,
-    parent_path,
-    read_files,
-    split_url,
-)
-from .files import IMAGE_SUFFIXES, NO_STAMPS, has_suffix, is_directory, largest_of, stamps_of_files
+from ..schema.columns import Array, Bytes
+from ..schema.field import Field
+from ..schema.image import Image
+from ..schema.schema import Schema
+from ..storage.files import LocalListing, ObjectListing, checked_path, is_folder, list_folder, parent_path, read_files
+from ..storage.paths import PathLike, expand, has_suffix, is_directory, is_glob
+from ..storage.store import is_url, split_url
+from .files import IMAGE_SUFFIXES, NO_STAMPS, largest_of, stamps_of_files
 from .images import check_image
-from .listed import position, split_order
+from .protocol import position
+from .splits import Splits
 
 FILE_NAME = "file_name"  # the field of images without labels
 SPLIT_NAMES = ("train", "training", "val", "valid", "validation", "eval", "test", "testing", "dev")
@@ -39,7 +29,6 @@ SPLIT_NAMES = ("train", "training", "val", "valid", "validation", "eval", "test"
 # Images that cannot be decoded. They are listed, so that loading one is an error of that example: see `on_error`.
 _OTHER_IMAGES = (".tif", ".tiff", ".heic", ".heif", ".avif", ".jxl", ".jp2", ".ppm", ".pgm")
 _EXPECTED = "expected root/class/*.jpg or root/split/class/*.jpg"
-
 _Folders = dict[str, list[str]]  # a folder's path below the root -> the images in it
 
 

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from .._core import unpack_chunk
-from ..columns import Array
 from ..errors import CorruptionError, MissingDependencyError, NotFoundError, PenstockError
-from ..storage import is_url, read_file
+from ..schema.columns import Array
+from ..storage.files import read_file
+from ..storage.store import is_url
 
 _DEFLATE, _SHUFFLE = 1, 2  # filters of HDF5, by their numbers
 _CODED = ("_FillValue", "missing_value", "scale_factor", "add_offset")

@@ -11,12 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from .._core import Records, Shards, list_tar
-from ..columns import Array
+from ..dataset.plain_files import check_complete
+from ..dataset.record_files import split_name, split_order, without_side_files
 from ..errors import NotFoundError, SchemaError
-from ..identity import described
 from ..records.codec import Codec, default_threads, first_row
 from ..records.index import existing_sidecar
-from ..records.interrupted import check_complete
 from ..records.tar import (
     KEY,
     SUFFIXES,
@@ -27,16 +26,18 @@ from ..records.tar import (
     sampled_schema,
     without_key,
 )
-from ..schema import Schema
-from ..splitting import Splits
-from ..storage import LocalCopy, Paths, fit_cache, local_copies, named_by_url, path_list
+from ..schema.columns import Array
+from ..schema.schema import Schema
+from ..storage.files import LocalCopy, fit_cache, local_copies, named_by_url
+from ..storage.paths import Paths, files_named, path_list
 from ..thread_pool import thread_pool
-from .files import files_named, short_names, stamp_of, without_side_files
-from .listed import Mapped, position, split_order
-from .record_files import split_name
+from .files import short_names, stamp_of
+from .fingerprint import described
+from .protocol import position
+from .rows import Mapped
+from .splits import Splits
 
 MOST_INFLATED = 512 << 20  # bytes of compressed tars that the core keeps in memory
-
 RecordFunction = Callable[[dict[str, Any]], Any]
 
 

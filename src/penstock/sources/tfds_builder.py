@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from ..dataset.info import Info
+from ..dataset.tfds import read_features
 from ..errors import SchemaError
-from ..identity import code_digest
-from ..info import Info
-from ..schema import Schema
-from ..splitting import Splits
-from ..tfds.directory import read_features
+from ..schema.schema import Schema
+from .fingerprint import code_digest
+from .splits import Splits
 
 # What a build says of a dataset by itself, and in other words.
 _OURS = (

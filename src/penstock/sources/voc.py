@@ -12,31 +12,21 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from ..dataset.record_files import split_order
 from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError, name_known
-from ..field import Field
-from ..schema import Schema
-from ..splitting import Splits
-from ..storage import (
-    PathLike,
-    checked_path,
-    is_file,
-    is_folder,
-    is_url,
-    join_path,
-    list_folder,
-    read_file,
-    read_files,
-)
-from .boxes import relative_box
-from .files import entries, has_suffix, is_directory, largest_of, read_lines, stamps_of_files, suffixes, within
-from .images import check_image
-from .listed import position, split_order
-from .masks import class_numbers
+from ..schema.field import Field
+from ..schema.schema import Schema
+from ..storage.files import checked_path, is_file, is_folder, join_path, list_folder, read_file, read_files
+from ..storage.paths import PathLike, entries, has_suffix, is_directory
+from ..storage.store import is_url
+from .files import largest_of, read_lines, stamps_of_files, suffixes, within
+from .images import check_image, class_numbers, relative_box
+from .protocol import position
+from .splits import Splits
 
 MOST_XML = 16 << 20  # bytes of one annotation
 XML_FILES = 64  # annotations that are read at a time in search of class names
 IMAGES, ANNOTATIONS, MASKS = "JPEGImages", "Annotations", "SegmentationClass"
-
 _ENCODING = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']""")
 _ENCODINGS = {"utf-8": "utf-8-sig", "utf8": "utf-8-sig", "us-ascii": "ascii", "ascii": "ascii",
               "iso-8859-1": "latin-1", "latin1": "latin-1", "windows-1252": "cp1252"}  # fmt: skip
@@ -215,8 +205,6 @@ def voc_segmentation(
 
 
 # Lists
-
-
 def by_stem(folder: str, suffixes: Sequence[str]) -> Files:
     """The files of a folder by their names without suffix."""
     found: dict[str, str] = {}
@@ -276,8 +264,6 @@ def listed_ids(path: str, images: Files, others: Files) -> list[str]:
 
 
 # Annotations
-
-
 def read_xml(path: str) -> ElementTree.Element:
     """The root of an XML document that declares nothing: no document type, so no entities, inner or outer."""
     return _parse_xml(read_file(path), path)

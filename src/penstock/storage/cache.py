@@ -25,15 +25,13 @@ from typing import Any, BinaryIO
 from uuid import uuid4
 
 from ..errors import CorruptionError, SchemaError, StorageError, redact
-from .local import publish
-from .locks import try_lock, unlock
+from .local import publish, try_lock, unlock
 from .store import is_url, open_store, url_name
 
 MOST = 100 << 30  # bytes, where nobody says how many, and no more than half of the room that there is
 PATIENCE = 600.0  # seconds that a file is waited for which another process brings
 CREATIONS = 20  # attempts to create a file in a folder that others remove
 ATTEMPTS = 3  # to get a file that is what it should be
-
 SUBFOLDER = "penstock-shards"
 MARK = "CACHEDIR.TAG"  # see bford.info/cachedir
 MARK_TEXT = """Signature: 8a477f597d28d172789f06886806bc55
@@ -44,8 +42,6 @@ LOCKS = ".locks"
 _PARTIAL = ".partial"
 _PLACE = re.compile(r"[0-9a-f]{12}-[\w.-]*")  # see Cache.place
 _TAG = re.compile(r"[0-9a-f]{8}")  # see RemoteFile.tag
-
-
 Checksum = Callable[[Any, int], int]  # of blocks, one after the other: going on from a value
 
 

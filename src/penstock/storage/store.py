@@ -14,7 +14,6 @@ from ..errors import SchemaError, did_you_mean
 
 SCHEMES = ("s3", "gs", "az", "http", "https", "ais")
 STORE_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_", "AIS_")  # beginnings of those that say where stores are and who we are
-
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
@@ -127,10 +126,10 @@ def open_store(url: str) -> tuple[Store, str]:
 
 def _opened(root: str) -> Store:
     if root.startswith("ais://"):
-        from .ais import AISStore  # type: ignore[import-not-found, unused-ignore]
+        from .aistore import AISStore  # type: ignore[import-not-found, unused-ignore]
 
         made: Store = AISStore(root)
         return made
-    from .objects import Objects
+    from .object_store import Objects
 
     return Objects(root)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ... import frameworks
-from ..checked import Checked as ConfigBase
-from ..checked import made, maybe
+from ..options import Checked as ConfigBase
+from ..options import made, maybe
 
 
 class TFRWriteConfigs(ConfigBase):

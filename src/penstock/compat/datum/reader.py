@@ -6,9 +6,10 @@ from typing import Any
 
 from ... import frameworks
 from ...errors import SchemaError
-from ...load.dataset import load as load_dataset
-from ...load.interleave import Interleave
-from ...storage import PathLike, local_path
+from ...loading.dataset import load as load_dataset
+from ...loading.spec import Interleave
+from ...storage.files import local_path
+from ...storage.paths import PathLike
 from .configs import DatasetConfigs
 
 

@@ -5,7 +5,7 @@ What was wrong there is right here: docs/coming-from/tfrecorder.md lists it.
 
 from __future__ import annotations
 
-from ...example import IgnoreExample as IgnoreExampleException
+from ...schema.example_class import IgnoreExample as IgnoreExampleException
 from . import factory
 from .example import Example, tfrecordable
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...sources.examples import deal
+from ...sources.example_classes import deal
 from . import factory
 from .example import METHODS, Example
 from .folder import LOG

@@ -9,14 +9,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ... import field
-from ...errors import SchemaError
-from ...example import IgnoreExample
+from ...dataset.plain_files import read_schema
+from ...errors import NotFoundError, SchemaError
 from ...records.codec import Codec
-from ...schema import Schema
-from ...sources.examples import deal
+from ...schema import field
+from ...schema.example_class import IgnoreExample
+from ...schema.schema import Schema
+from ...sources.example_classes import deal
 from ...sources.files import read_text
-from ...storage import checked_path, local_path
+from ...storage.files import checked_path, local_path
 
 METHODS = ("from_csv_row", "load", "split")  # that get options
 SHAPE = "/shape"  # after the name of an array that is no vector: its shape, which stands beside it
@@ -151,14 +152,11 @@ class Example:
     @classmethod
     def parse_from_string(cls, serialized_examples: Any) -> tuple[Any, ...]:
         """The tensors of a record, in the order of declaration."""
-        from .reading import parse  # which takes TensorFlow
 
         return parse(serialized_examples, stored_schema(cls))
 
 
 # Functions, and no methods: whatever else an example has, under whatever name, is its own affair.
-
-
 def stored_schema(kind: type[Example]) -> Schema:
     """What the records of a class hold: arrays are flat; those that are no vectors have a shape beside them."""
     types = kind.get_tfrecordable_ordered_dict()
@@ -189,3 +187,36 @@ def stored(example: Example) -> dict[str, Any]:
             value = bool(value)
         found[name] = value
     return found
+
+
+def schema_of(paths: list[str], kind: type[Example] | None) -> Schema:
+    """What records hold: as the class says, with the dimensions that the schema beside them knows; else all of that."""
+    try:
+        told = read_schema(paths)
+    except SchemaError:  # of several runs, whose arrays have other dimensions, or whose class has grown since
+        if kind is None:
+            raise
+        return stored_schema(kind)
+    if kind is not None:
+        types = kind.get_tfrecordable_ordered_dict()
+        shapes = {name + SHAPE: told[name + SHAPE] for name in types if told and name + SHAPE in told}
+        return Schema({**types, **shapes})
+    if told is None:
+        hint = "Say which class the records are of: generate_dataset(paths, example_class)"
+        raise NotFoundError(f"expected a schema beside the records, got none - at {', '.join(paths[:1])}. {hint}")
+    return told
+
+
+def parse(record: Any, schema: Schema) -> tuple[Any, ...]:
+    """The tensors of a record; arrays whose shapes are told in these, of so many dimensions as the schema knows."""
+    from ...frameworks.tensorflow import tf
+    from ...frameworks.tensorflow_graph import record_parser
+
+    found = record_parser(schema)(record)
+    for beside in [each for each in schema.leaves() if each.name.endswith(SHAPE)]:
+        name, shape, rank = beside.name.removesuffix(SHAPE), found.pop(beside.name), beside.shape[0]
+        if rank is None:  # a vector has none
+            shape = tf.cond(tf.size(shape) > 0, lambda shape=shape: shape, lambda: tf.constant([-1], tf.int64))
+        array = tf.reshape(found[name], shape)
+        found[name] = array if rank is None else tf.ensure_shape(array, [None] * rank)
+    return tuple(found.values())

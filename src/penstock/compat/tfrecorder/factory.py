@@ -1,4 +1,4 @@
-"""TFRecorder's factory: example classes and CSV files to folders of numbered TFRecord files, and back as datasets."""
+"""The arguments of TFRecorder's factory, under the names of its documents and under those of its code."""
 
 from __future__ import annotations
 
@@ -6,28 +6,50 @@ import inspect
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ...errors import SchemaError
-from ...storage import (
-    Paths,
-    bring_all,
-    checked_path,
-    is_folder,
-    join_path,
-    local_copies,
-    numbered_files,
-    path_list,
-)
-from .example import Example
+from ...storage.files import bring_all, checked_path, is_folder, join_path, local_copies
+from ...storage.paths import Paths, numbered_files, path_list
+from .example import Example, parse, schema_of
 from .example import Examples as Listed
 from .folder import FILES, LOG, OPTIONS, SHUFFLES, save, write_config
-from .reading import parse, schema_of
-from .spelling import any_spelling
+
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+# What its documents and its other functions call the same thing.
+SPELLINGS = {
+    "examples_class": "example_class",
+    "examples_list_filepath": "examples_filepath",
+    "examples_tfrecords_files_max_size_in_bytes": "examples_tfrecord_file_max_size_in_bytes",
+}
+
+
+def any_spelling(function: Call) -> Call:
+    """The function, which takes each parameter under any of its names; one that writes takes two more at the end."""
+    kinds = [each.kind for each in inspect.signature(function).parameters.values()]
+    places = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+    @wraps(function)
+    def call(*values: Any, **options: Any) -> Any:
+        if inspect.Parameter.VAR_KEYWORD in kinds:
+            last = dict(zip(OPTIONS, values[places:], strict=False))
+            if len(values) > places + len(OPTIONS) or last.keys() & options.keys():
+                raise TypeError(f"expected each argument once, got more - at {function.__name__}")
+            options |= last
+            values = values[:places]
+        for spelling in [name for name in SPELLINGS if name in options]:
+            if SPELLINGS[spelling] in options:
+                raise TypeError(f"expected {SPELLINGS[spelling]} or {spelling}, got both - at {function.__name__}")
+            options[SPELLINGS[spelling]] = options.pop(spelling)
+        return function(*values, **options)
+
+    return call  # type: ignore[return-value]
+
 
 Examples = Sequence[Example]
 PARSE = "parse_from_string"

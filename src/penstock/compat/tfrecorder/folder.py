@@ -15,19 +15,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...build.numbered import write_files, write_schemas
-from ...build.run import build
-from ...build.staging import staged_folder
+from ...building.run import build
+from ...building.targets.file_commit import staged_folder
+from ...building.targets.plain_files import write_files, write_schemas
 from ...errors import NoExamplesError, SchemaError
-from ...field import Field
-from ...load.dataset import Dataset
+from ...loading.dataset import Dataset
 from ...records.shard import open_shard
 from ...records.tfrecord import TFRecord
-from ...schema import Schema
-from ...sources.examples import Options, ReadyToSplit, deal, unnamed
+from ...schema.field import Field
+from ...schema.schema import Schema
+from ...sources.example_classes import Options, ReadyToSplit, deal, unnamed
 from ...sources.record_files import RecordFiles
-from ...splitting import Splits
-from ...storage import SPLIT, is_url, join_path, publish, publish_document
+from ...sources.splits import Splits
+from ...storage.files import join_path, publish_document
+from ...storage.local import publish
+from ...storage.paths import SPLIT
+from ...storage.store import is_url
 from .example import METHODS, SHAPE, Example, Examples, stored, stored_schema
 
 LOGGER = logging.getLogger(__name__)

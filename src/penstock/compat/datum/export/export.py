@@ -5,12 +5,13 @@ from __future__ import annotations
 from inspect import signature
 from typing import Any
 
-from ....datum.export import export_plain
 from ....errors import NotFoundError, SchemaError, check_known
-from ....sources import image_classification, text_classification, voc_detection, voc_segmentation
-from ....sources.keyed import keyed
-from ....storage import PathLike, checked_path, is_folder
+from ....sources.classification import image_classification, keyed, text_classification
+from ....sources.voc import voc_detection, voc_segmentation
+from ....storage.files import checked_path, is_folder
+from ....storage.paths import PathLike
 from ..configs import TFRWriteConfigs
+from ..exporter import export_plain
 from ..problem.types import IMAGE_CLF, IMAGE_DET, IMAGE_SEG, TEXT_CLF
 
 _SOURCES: dict[str, Any] = {IMAGE_CLF: image_classification, IMAGE_DET: voc_detection}

@@ -1,0 +1,1 @@
+"""From a source to a published dataset: list, sample, plan, write, commit."""

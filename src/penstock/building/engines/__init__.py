@@ -1,0 +1,1 @@
+"""Where the tasks of a build run: processes and threads of this machine, or a Ray cluster."""

@@ -1,0 +1,1 @@
+"""Where a build writes: a directory, a store, plain files, tars."""

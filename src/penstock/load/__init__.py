@@ -1,1 +1,0 @@
-"""Reading datasets: `load` opens one, a Split is a sequence of its examples, a Loader says how to feed them."""

@@ -1,0 +1,1 @@
+"""From a dataset to batches: splits, loaders, order, state, epochs."""

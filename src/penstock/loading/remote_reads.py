@@ -1,0 +1,312 @@
+"""Examples of shards that are elsewhere, read by themselves: a few small requests, never a whole shard."""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .._core import Images, Order, Plan, Shards
+from ..dataset.downloads import Fetcher, bring_index, paths_of
+from ..dataset.shards import ShardFile, ShardFiles
+from ..errors import ElsewhereError, StorageError
+from ..schema.columns import Array
+from ..storage.store import open_store
+
+Result = TypeVar("Result")
+HEAD = 4096  # bytes at a shard's beginning, which say what it is
+TAIL = 1 << 16  # bytes at the end of one that has its table there
+LEAST = 4096  # bytes that are asked for where the core misses fewer
+KEPT = 64 << 20  # bytes of each shard that are kept once they were read
+PARALLEL = 16  # shards that are asked at a time
+ROUNDS = 1000
+
+
+class Ranged:
+    """Reads like `Shards`, without having them. Shards that the cache has are read from there.
+
+    Every part that is read is of one version of its object; that this is the one which the manifest speaks of is made
+    sure when a shard is first read: a build that replaces shards takes the manifest away before.
+    """
+
+    def __init__(self, files: ShardFiles, fetcher: Fetcher) -> None:
+        self._files = files
+        self._fetcher = fetcher
+        self._starts = list(accumulate(files.records, initial=0))
+        self._begin()
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """The numbers of shards, by where they are."""
+        return {place[0]: number for number, place in enumerate(self._files.places(at_source=True))}
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._versions: dict[int, str | None] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        self._shards = Shards.in_pieces(self._files.places(at_source=True), self._files.sizes)
+
+    def are_here(self, numbers: Array | Sequence[int]) -> bool:
+        """Whether all shards of some examples can be read where they are. Those that cannot be read in parts come."""
+        if len(numbers) == 1:
+            wanted = [bisect_right(self._starts, int(numbers[0])) - 1]
+        else:
+            wanted = (np.unique(np.searchsorted(self._starts, numbers, side="right")) - 1).tolist()
+        away = [self._files[shard] for shard in wanted if not os.path.exists(self._files[shard].path)]
+        whole = [file.path for file in away if file.remote is not None and not file.remote.ranged]
+        if whole:
+            self._fetcher.get(whole)
+        return len(whole) == len(away)
+
+    def example(self, plan: Plan, number: int, images: Images | None = None) -> dict[str, Any]:
+        """One example, decoded."""
+        self._bring([number])
+        return self._answered(lambda: self._shards.example(plan, number, images))
+
+    def examples(
+        self, plan: Plan, numbers: Array | Sequence[int], images: Images | None = None, threads: int = 1
+    ) -> dict[str, Any]:
+        """Some examples, decoded into columns."""
+        self._bring(numbers)
+        return self._answered(lambda: self._shards.examples(plan, numbers, images, threads))
+
+    def _bring(self, numbers: Array | Sequence[int]) -> None:
+        """Put here what the examples need."""
+        if self._process != os.getpid():
+            self._begin()
+        shards = {self._shards.shard(int(number))[0] for number in numbers}
+        self._each(self._prepare, [(shard,) for shard in shards if shard not in self._versions])
+        wanted: dict[int, set[tuple[int, int]]] = {}
+        for shard, start, stop in self._answered(lambda: self._shards.places(numbers)):
+            wanted.setdefault(shard, set()).add((start, stop - start))
+        self._each(self._put, [(shard, sorted(ranges)) for shard, ranges in wanted.items()])
+
+    def _each(self, work: Callable[..., None], items: Sequence[tuple[Any, ...]]) -> None:
+        if len(items) <= 1:
+            for item in items:
+                work(*item)
+            return
+        with self._lock:
+            self._pool = self._pool or ThreadPoolExecutor(PARALLEL, thread_name_prefix="penstock-shards")
+        for done in [self._pool.submit(work, *item) for item in items]:
+            done.result()
+
+    def _prepare(self, shard: int) -> None:
+        """Make sure that a shard is what the manifest says, and have what its reading begins with."""
+        file = self._files[shard]
+        if file.remote is None or os.path.exists(file.path):
+            self._versions[shard] = None
+        else:
+            store, name = open_store(file.remote.file.url)
+            entry = store.entry(name)
+            if entry.size != file.bytes:
+                got = f"{entry.size}: it was replaced. Load the dataset again"
+                raise StorageError(f"expected an object of {file.bytes} bytes, got {got} - at {file.remote.file.url}")
+            file.remote.check_manifest()
+            if file.sidecar is not None:
+                bring_index(file)
+            self._versions[shard] = entry.version
+        ends = [(0, min(HEAD, file.bytes))]
+        if file.sidecar is None and file.bytes > HEAD + TAIL:
+            ends.append((file.bytes - TAIL, TAIL))
+        self._put(shard, ends)
+
+    def _put(self, shard: int, ranges: Sequence[tuple[int, int]]) -> None:
+        """Read parts of a shard."""
+        file = self._files[shard]
+        parts: Sequence[Any]
+        try:
+            parts = _read_local(file.path, ranges)
+        except FileNotFoundError:
+            if file.remote is None:
+                raise
+            store, name = open_store(file.remote.file.url)
+            parts = store.read_ranges(name, ranges, version=self._versions.get(shard))
+        most = max(KEPT, 2 * sum(length for _, length in ranges))
+        for (start, _), part in zip(ranges, parts, strict=True):
+            self._shards.put(shard, start, part, most)
+
+    def _answered(self, ask: Callable[[], Result]) -> Result:
+        """What the core says, once it has all that it needs for it."""
+        for _ in range(ROUNDS):
+            try:
+                return ask()
+            except ElsewhereError as missing:
+                shard = self._numbers[missing.path]
+                length = min(max(missing.length, LEAST), self._files[shard].bytes - missing.offset)
+                self._put(shard, [(missing.offset, length)])
+        raise StorageError(
+            f"expected to have a few examples after {ROUNDS} requests, got still less - at {self._files[0].place}"
+        )
+
+
+def _read_local(path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    with open(path, "rb", buffering=0) as file:
+        return [os.pread(file.fileno(), length, start) for start, length in ranges]
+
+
+AHEAD = 1 << 30  # bytes of shards, or a few of them, that are brought before they are needed
+AT_LEAST = 4  # shards
+AT_ONCE = 1 << 16  # positions of a step, at most
+FORESEEN = 1 << 14  # steps that are known before they are needed, at most
+AT_FIRST = 1 << 10  # steps that are looked at before an epoch begins: a tenth of a second, or less
+PACE = 16  # steps that are looked at for each that has passed
+
+
+class Schedule:
+    """Which shards an epoch needs in which of its steps, as far ahead as was looked.
+
+    steps  where each ends, and its shards in the order in which they are needed
+    """
+
+    def __init__(self, order: Order, epoch: int, first: int, records: Sequence[int]) -> None:
+        self._order, self._epoch, self._next = order, epoch, first
+        self._starts = np.cumsum([0, *records])
+        self.step = max(1, min(AT_ONCE, max(records) // 4))
+        self.steps: deque[tuple[int, list[int]]] = deque()
+        self._uses: dict[int, deque[int]] = {}  # the ends of the steps that need a shard
+
+    def look(self, steps: int) -> None:
+        """Look so many steps further, if the epoch has as many, and they are not too many to remember."""
+        length = self._order.length
+        for _ in range(min(steps, FORESEEN - len(self.steps))):
+            stop = self._next + self.step if length is None else min(self._next + self.step, length)
+            if stop <= self._next:
+                return
+            numbers = self._order.numbers(self._epoch, self._next, stop)
+            found, at = np.unique(np.searchsorted(self._starts, numbers, side="right") - 1, return_index=True)
+            shards = found[np.argsort(at)].tolist()
+            self.steps.append((stop, shards))
+            for shard in shards:
+                self._uses.setdefault(shard, deque()).append(stop)
+            self._next = stop
+
+    def take(self) -> tuple[int, list[int]]:
+        """The first step, which is ahead no longer."""
+        stop, shards = self.steps.popleft()
+        for shard in shards:
+            uses = self._uses[shard]
+            uses.popleft()
+            if not uses:
+                del self._uses[shard]
+        return stop, shards
+
+    def next_use(self, shard: int) -> int | None:
+        """Where the first step ends that needs a shard; None if none does as far as was looked."""
+        uses = self._uses.get(shard)
+        return None if uses is None else uses[0]
+
+
+class Prefetch:
+    """Brings the shards of the next steps. What later ones need again goes last, that of the latest first.
+
+    Windows of a shuffle share the shards at their borders, and may come at any distance from each other. With room for
+    those that wait for their other window, each shard is brought once.
+    """
+
+    def __init__(
+        self, fetcher: Fetcher, shards: Shards, files: Sequence[ShardFile], order: Order, epoch: int, first: int
+    ) -> None:
+        fetcher.retry()
+        files = tuple(files)  # each is described once
+        self._fetcher, self._shards, self._files = fetcher, shards, files
+        self._numbers = {file.path: shard for shard, file in enumerate(files)}
+        self._room = min(file.remote.cache.most for file in files if file.remote is not None)
+        self._sizes = [0 if file.remote is None else file.bytes + _index_bytes(file) for file in files]
+        self._all_fit = sum(self._sizes) <= self._room
+        self._ahead = min(self._room, max(AHEAD, AT_LEAST * max(self._sizes)))
+        self._steps: deque[tuple[int, list[int]]] = deque()  # those that are under way
+        self._schedule = Schedule(order, epoch, first, [file.records for file in files])
+        if not self._all_fit:
+            self._schedule.look(min(AT_FIRST, AT_ONCE * PACE // self._schedule.step))
+            fetcher.here = {file.path for file in files if file.remote is not None and os.path.exists(file.path)}
+        self._extend()
+
+    def within(self, budget: int) -> int:
+        """The memory that a feed may take: what it reads ahead, a third of it, may not outrun what is brought."""
+        return budget if self._all_fit else min(budget, 3 * self._room // 8)
+
+    def passed(self, position: int) -> None:
+        """All before a position was read: what only that needed may go, and more may come."""
+        if not self._steps or self._steps[0][0] > position:
+            return
+        gone: set[int] = set()
+        while self._steps and self._steps[0][0] <= position:
+            gone.update(self._steps.popleft()[1])
+            if not self._all_fit:
+                self._schedule.look(PACE)
+        self._extend()
+        for shard in gone.difference(*(shards for _, shards in self._steps)):
+            self._shards.rest(shard)
+
+    def close(self) -> None:
+        """Nothing more is needed."""
+        self._fetcher.forget()
+        self._fetcher.kept = ()
+
+    def _extend(self) -> None:
+        needed = {shard for _, shards in self._steps for shard in shards}
+        while True:
+            if not self._schedule.steps:
+                self._schedule.look(1)
+            if not self._schedule.steps or not self._has_room(needed.union(self._schedule.steps[0][1])):
+                break
+            self._steps.append(self._schedule.take())
+            coming = [shard for shard in self._steps[-1][1] if shard not in needed]
+            needed.update(coming)
+            self._keep(needed)
+            for file in (self._files[shard] for shard in coming):
+                if not self._fetcher.has(file):
+                    self._fetcher.want(file.path)
+
+    def _has_room(self, needed: set[int]) -> bool:
+        """Whether some shards may be here at a time: the next step's have to, more only beside what is needed again."""
+        size = self._size(needed)
+        if not self._steps:
+            if size > self._room:
+                raise _too_little(size, self._room)
+            return True
+        if size > self._ahead:
+            return False
+        return self._all_fit or size <= self._room // 2 or size + self._size(self._waiting(needed)) <= self._room
+
+    def _waiting(self, needed: set[int]) -> list[int]:
+        """The shards that are here for a later step, the next one's first."""
+        if self._all_fit:
+            return []
+        here = (self._numbers[path] for path in tuple(self._fetcher.here) if path in self._numbers)
+        uses = [(use, shard) for shard in here if shard not in needed and (use := self._schedule.next_use(shard))]
+        return [shard for _, shard in sorted(uses)]
+
+    def _keep(self, needed: set[int]) -> None:
+        """Say what is dear: what is needed now, then as much of what is needed again as there is room for."""
+        kept, left = list(needed), self._room - self._size(needed)
+        for shard in self._waiting(needed):
+            left -= self._sizes[shard]
+            if left < 0:
+                self._fetcher.here.discard(self._files[shard].path)
+            else:
+                kept.append(shard)
+        self._fetcher.kept = tuple(path for shard in kept for path in paths_of(self._files[shard]))
+
+    def _size(self, shards: Iterable[int]) -> int:
+        return sum(self._sizes[shard] for shard in shards)
+
+
+def _index_bytes(file: ShardFile) -> int:
+    """About what an index takes in the cache."""
+    return 0 if file.sidecar is None else 8 * file.records + 256
+
+
+def _too_little(size: int, room: int) -> StorageError:
+    expected = f"expected a cache of {size} bytes or more for the shards that are read at the same time, got {room}"
+    return StorageError(f"{expected}. Give cache_bytes=, or shuffle within a window: shuffle(window=...)")

@@ -1,0 +1,466 @@
+"""What a loader says, as one value: which examples, in which order, of which form, for which host."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from .._core import Order, Shards
+from ..dataset.shards import JoinedFiles, ShardFiles
+from ..errors import SchemaError
+from ..schema.schema import Schema
+from .state import Host
+
+if TYPE_CHECKING:
+    from ..dataset.downloads import Fetcher
+    from .dataset import Dataset
+
+MEMORY = 768 << 20
+WHOLE = 256 << 20  # bytes up to which the core inflates a file as a whole ...
+WINDOW = 64 << 20  # ... and those that it keeps of a larger one
+HELD = 512 << 20  # bytes of all inflated files that stay in memory
+
+
+def fetcher_of(files: ShardFiles) -> Fetcher | None:
+    """What brings those of some shards that are elsewhere."""
+    if not files.elsewhere:
+        return None
+    from ..dataset.downloads import Fetcher  # datasets that are here need none
+
+    return Fetcher(files)
+
+
+def shards_of(files: ShardFiles, fetcher: Fetcher | None) -> Shards:
+    """Shards to read from."""
+    return Shards(files.places(), None if fetcher is None else fetcher.bring, files.stamps)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some examples of a dataset: spans of its numbers, each from the first to the one after the last."""
+
+    dataset: Dataset
+    spans: tuple[tuple[int, int], ...]
+
+    @property
+    def length(self) -> int:
+        """How many examples."""
+        return sum(last - first for first, last in self.spans)
+
+    def order(self, starts: dict[int, int]) -> Order:
+        """The examples in their own order, numbered as among all datasets of a recipe."""
+        begin = starts[id(self.dataset)]
+        parts = [Order.span(begin + first, begin + last) for first, last in self.spans]
+        return parts[0] if len(parts) == 1 else Order.concat(parts)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Several recipes, in fixed proportions."""
+
+    recipes: tuple[Recipe, ...]
+    weights: tuple[float, ...]
+    seed: int
+
+    def order(self, starts: dict[int, int]) -> Order:
+        """The mixed order."""
+        return Order.mix([recipe.numbered(starts) for recipe in self.recipes], list(self.weights), self.seed)
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """How far to work ahead: finished items that wait, threads, and the bytes that all of it may take."""
+
+    items: int = 0
+    threads: int | None = None
+    memory: int = MEMORY
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a framework makes of each item.
+
+    convert  what is done to it
+    narrow   whether integers of 64 bits become such of 32 there, now: the core may decode them as that
+    ahead    how many more items are made than were asked for: a device copies them meanwhile
+    """
+
+    convert: Callable[[Any], Any]
+    narrow: Callable[[], bool] = _never
+    ahead: int = 0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a loader says. Steps on the order come first, whatever their place in the chain, then hosts are dealt to."""
+
+    root: Part | Mixture
+    order_steps: tuple[OrderStep, ...] = ()
+    fields: tuple[str, ...] | None = None
+    decode: Any = None
+    steps: tuple[Step, ...] = ()
+    host: Host = field(default_factory=Host)
+    ahead: Ahead = field(default_factory=Ahead)
+    form: Form | None = None  # no part of the pipeline
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}  # without what can be made again
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    @cached_property
+    def datasets(self) -> list[Dataset]:
+        """The datasets that it reads, each once."""
+        if isinstance(self.root, Part):
+            return [self.root.dataset]
+        found = {id(dataset): dataset for recipe in self.root.recipes for dataset in recipe.datasets}
+        return list(found.values())
+
+    @property
+    def unread(self) -> dict[str, str]:
+        """Fields that are there but can't be read, each with the reason."""
+        return {name: reason for dataset in self.datasets for name, reason in dataset.unread.items()}
+
+    @cached_property
+    def files(self) -> ShardFiles:
+        """The shards of all datasets, one after the other: what numbers mean."""
+        return JoinedFiles(dataset.files for dataset in self.datasets)
+
+    @cached_property
+    def shards(self) -> Shards:
+        """The same, to read from."""
+        return self.datasets[0].shards if len(self.datasets) == 1 else shards_of(self.files, self.fetcher)
+
+    @cached_property
+    def fetcher(self) -> Fetcher | None:
+        """What brings shards that are elsewhere, if there are any."""
+        return self.datasets[0].fetcher if len(self.datasets) == 1 else fetcher_of(self.files)
+
+    @property
+    def widest_window(self) -> int | None:
+        """The widest shuffle that inflates each compressed tar once or twice; None where examples are read anywhere.
+
+        They are where all compressed tars together stay in memory once they are inflated.
+        """
+        inflated = self.files.inflated
+        if sum(file.inflated for file in inflated) <= HELD and all(file.inflated <= WHOLE for file in inflated):
+            return None
+        large = [file for file in inflated if file.inflated > WHOLE]
+        if large:
+            return max(1, min(file.records * (WINDOW // 2) // file.inflated for file in large))
+        return max(1, *(file.records for file in inflated)) if len(inflated) > 1 else None
+
+    @cached_property
+    def global_order(self) -> Order:
+        """The order of examples over all hosts."""
+        starts: dict[int, int] = {}
+        total = 0
+        for dataset in self.datasets:
+            starts[id(dataset)] = total
+            total += sum(dataset.files.records)
+        return self.numbered(starts)
+
+    def numbered(self, starts: dict[int, int]) -> Order:
+        """The order, where each dataset's numbers begin as given."""
+        order = self.root.order(starts)
+        for step in self.order_steps:
+            order = step.apply(order)
+        return order
+
+    @property
+    def schema(self) -> Schema:
+        """What the examples hold before any map."""
+        whole = self.datasets[0].schema if isinstance(self.root, Part) else self.root.recipes[0].schema
+        return whole if self.fields is None else whole.select(*self.fields)
+
+    @property
+    def on_error(self) -> str:
+        """The strictest of the datasets' wishes."""
+        return "raise" if any(dataset.on_error == "raise" for dataset in self.datasets) else "skip"
+
+    @property
+    def lockstep(self) -> bool:
+        """Whether every host takes as many positions for its nth item as the others."""
+        return self.on_error == "raise" and not any(isinstance(step, (Filter, Pack, Bucket)) for step in self.steps)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the core may decode integers of 64 bits as such of 32: nobody sees them before a framework does."""
+        untouched = all(isinstance(step, Batch) and step.pad is None for step in self.steps)
+        return untouched and self.form is not None and self.form.narrow()
+
+    @property
+    def stage(self) -> str:
+        """What the steps have come to: "order", "map", "examples" (whose number is unknown) or "batches"."""
+        if any(isinstance(step, (Batch, Bucket)) for step in self.steps):
+            return "batches"
+        if not self.steps:
+            return "order"
+        return "map" if all(isinstance(step, Map) for step in self.steps) else "examples"
+
+    def stateful(self) -> Iterator[Step]:
+        """The steps that have a number in a mark, in order."""
+        return (step for step in self.steps if isinstance(step, STATEFUL))
+
+    def slot(self, step: Step) -> int:
+        """The place of a step's number in a mark."""
+        return 1 + next(at for at, other in enumerate(self.stateful()) if other is step)
+
+    # What a state must agree on
+
+    @property
+    def dataset(self) -> dict[str, Any]:
+        """What tells the data apart: a name, the number of examples, and a digest of the shards and spans."""
+        if isinstance(self.root, Part):
+            part = self.root
+            text = part.dataset.fingerprint(part.spans)
+            return {"name": part.dataset.name, "examples": part.length, "digest": text}
+        parts = [recipe.dataset for recipe in self.root.recipes]
+        digest = hashlib.blake2b(repr([part["digest"] for part in parts]).encode(), digest_size=8).hexdigest()
+        names = " + ".join(dict.fromkeys(part["name"] for part in parts))
+        return {"name": names[:100], "examples": sum(part["examples"] for part in parts), "digest": digest}
+
+    @property
+    def pipeline(self) -> list[str]:
+        """The steps as they are written, but for those that change neither which examples come nor what is in them."""
+        told = []
+        if isinstance(self.root, Mixture):
+            inner = [".".join(recipe.pipeline) or "all" for recipe in self.root.recipes]
+            mixed = ", ".join(f"{text}: {weight:g}" for text, weight in zip(inner, self.root.weights, strict=True))
+            told.append(f"mix({mixed}, seed={self.root.seed})")
+        told += [describe(step) for step in self.order_steps]
+        if isinstance(self.decode, Mapping):
+            how = [f"{name}={way if isinstance(way, bool) else describe(way)}" for name, way in self.decode.items()]
+            told.append(f"decode({', '.join(how)})")
+        if self.fields is not None:
+            told.append(f"select({', '.join(self.fields)})")
+        return told + [describe(step) for step in self.steps if not isinstance(step, Cache)]
+
+    def then(self, step: Step) -> Recipe:
+        """With one more step."""
+        return replace(self, steps=(*self.steps, step))
+
+    def ordered(self, step: OrderStep) -> Recipe:
+        """With one more step on the order."""
+        recipe = replace(self, order_steps=(*self.order_steps, step))
+        _ = recipe.global_order  # arithmetic alone: what makes no sense is said here, not when it runs
+        return recipe
+
+    def refuse_batches(self, what: str) -> None:
+        """For what has a meaning on examples alone."""
+        if self.stage == "batches":
+            raise SchemaError(f"expected {what} before batch, got it after", "loader", f"Write .{what}(...).batch(...)")
+
+
+Mark = tuple[int, ...]
+"""How far a host is when an item leaves: positions taken, then a number for each step that keeps one."""
+Items = Iterator[tuple[Any, Mark]]
+MOST_LETTERS = 60
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """A permutation of the whole, another each epoch; with a window, of the examples within it. Lanes take turns."""
+
+    seed: int = 0
+    window: int | None = None
+    lanes: int | None = None
+
+    def apply(self, order: Order) -> Order:
+        shuffled = order.shuffle(self.seed, self.window)
+        return shuffled if self.lanes is None else shuffled.lanes(self.lanes)
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Several epochs as one, or for ever."""
+
+    count: int | None = None
+
+    def apply(self, order: Order) -> Order:
+        return order.repeat(self.count)
+
+
+@dataclass(frozen=True)
+class Take:
+    """The first ones."""
+
+    count: int
+
+    def apply(self, order: Order) -> Order:
+        return order.slice(0, self.count)
+
+    def run(self, items: Items, slot: int, start: Mark) -> Items:
+        passed = start[slot]
+        while passed < self.count:
+            found = next(items, None)
+            if found is None:
+                return
+            passed += 1
+            yield found[0], with_slot(found[1], slot, passed)
+
+
+@dataclass(frozen=True)
+class Skip:
+    """All but the first ones."""
+
+    count: int
+
+    def apply(self, order: Order) -> Order:
+        return order.slice(self.count, None)
+
+    def run(self, items: Items, slot: int, start: Mark) -> Items:
+        passed = start[slot]
+        for item, mark in items:
+            if passed < self.count:
+                passed += 1
+            else:
+                yield item, with_slot(mark, slot, passed)
+
+
+@dataclass(frozen=True)
+class Echo:
+    """Each one several times in a row."""
+
+    times: int
+
+    def apply(self, order: Order) -> Order:
+        return order.echo(self.times)
+
+    def run(self, items: Items, slot: int, start: Mark) -> Items:
+        """A copy that is not the last leaves with the mark from before its item: resuming makes the item again."""
+        before, given = start, start[slot]
+        for item, mark in items:
+            for copy in range(given, self.times - 1):
+                yield item, with_slot(before, slot, copy + 1)
+            before, given = with_slot(mark, slot, 0), 0
+            yield item, before
+
+
+@dataclass(frozen=True)
+class Map:
+    """A function of each example, or of each batch."""
+
+    function: Callable[..., Any]
+    seed: int | None = None
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Only those for which a function says so."""
+
+    function: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Examples kept once they are made, within a budget."""
+
+    store: Any
+
+
+@dataclass(frozen=True)
+class Batch:
+    """So many examples as one dict of columns."""
+
+    size: int
+    drop_remainder: bool = False
+    pad: Any = None
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Examples of about the same length in a batch."""
+
+    by: str | Callable[[Any], int]
+    boundaries: tuple[int, ...]
+    sizes: tuple[int, ...]
+    drop_remainder: bool = False
+    pad: Any = None
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Rows of one length, cut out of the examples one after the other."""
+
+    length: int
+    drop_remainder: bool = False
+    pad: Any = 0
+    segments: bool = False
+
+
+@dataclass(frozen=True)
+class Pick:
+    """A function for `map`: some fields of what came before it."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: item[name] for name in self.names}
+
+
+OrderStep = Shuffle | Repeat | Take | Skip | Echo
+Step = Map | Filter | Cache | Batch | Bucket | Pack | Take | Skip | Echo
+STATEFUL = (Take, Skip, Echo, Pack, Bucket)  # those with a number in a mark
+
+
+def with_slot(mark: Mark, slot: int, value: int) -> Mark:
+    """A mark with one of its numbers changed."""
+    return (*mark[:slot], value, *mark[slot + 1 :])
+
+
+def describe(step: Any) -> str:
+    """A step as it is written: shuffle(seed=7). What has its default is left out, a function goes by its name."""
+    told = []
+    for each in fields(step):
+        value = getattr(step, each.name)
+        if each.name != "threads" and (each.default is MISSING or value != each.default):
+            told.append(_told(value) if each.default is MISSING else f"{each.name}={_told(value)}")
+    return f"{type(step).__name__.lower()}({', '.join(told)})"
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, Pick):
+        return " ".join(value.names)
+    text = function_name(value) if callable(value) else repr(value)
+    return text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…"
+
+
+def function_name(function: Any) -> str:
+    """What a function is called."""
+    if isinstance(function, partial):
+        return function_name(function.func)
+    return getattr(function, "__qualname__", type(function).__qualname__).replace("<locals>.", "")
+
+
+@dataclass(frozen=True)
+class Interleave:
+    """Several files of a split at once, a few records of each in turn: `to_tf(graph=Interleave(16, seed=7))`.
+
+    cycle      how many files; -1 leaves it to TensorFlow
+    block      how many records of each at a time
+    seed       files come in a random order; None: in their own
+    reshuffle  in another random order each time
+    sort       a function that puts the files into another order, each {"filename": ..., "skip": ..., "take": ...}
+    """
+
+    cycle: int = -1
+    block: int = 1
+    seed: int | None = None
+    reshuffle: bool = True
+    sort: Callable[[list[dict[str, Any]]], Sequence[dict[str, Any]]] | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.cycle) is not int or (self.cycle < 1 and self.cycle != -1):
+            raise SchemaError(f"expected cycle to be 1 or more, or -1, got {self.cycle!r}", "Interleave")
+        if type(self.block) is not int or self.block < 1:
+            raise SchemaError(f"expected block to be 1 or more, got {self.block!r}", "Interleave")

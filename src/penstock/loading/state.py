@@ -1,0 +1,353 @@
+"""Where an epoch stands: a small dict, and the order of what is left, dealt among any number of hosts."""
+
+from __future__ import annotations
+
+import hashlib
+import reprlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .._core import Order
+from ..errors import SchemaError, StateError
+from .spec import STATEFUL, Batch, Echo, Pack, Skip, Step, Take
+
+VERSION = 1
+MOST_PIPELINE = 500  # letters of a state that tell its pipeline
+MOST_HOSTS = 1 << 20  # that take part in a run
+MOST_PAST = 64  # changes of the number of hosts within an epoch, where hosts are not in step
+MOST = 1 << 62  # no position and no epoch is larger
+
+
+@dataclass(frozen=True)
+class Host:
+    """One of several that share the examples.
+
+    even   what becomes of examples that are left over: "drop", "pad", or None if some hosts get one more
+    given  whether `shard` was called: then no framework decides it
+    """
+
+    index: int = 0
+    count: int = 1
+    even: str | None = None
+    given: bool = False
+
+    def deal(self, order: Order) -> Order:
+        """This host's part of an order: every `count`th example."""
+        if self.count == 1:
+            return order
+        total = order.length
+        if self.even is None or total is None:
+            return order.slice(self.index, None, self.count)
+        if self.even == "drop":
+            return order.slice(self.index, total // self.count * self.count, self.count)
+        rounds = -(-total // self.count)
+        return order.slice(self.index, rounds * self.count, self.count, wrap=True)
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """What the hosts of an earlier run took: `taken[h]` examples each, and `offsets[h]` tokens of the next."""
+
+    taken: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+    def rest(self, order: Order, cut: Mapping[int, int]) -> tuple[Order, dict[int, int]]:
+        """What they left of an order, and which of its examples are cut: position, tokens that are gone.
+
+        What lagging hosts have not taken comes first, host by host, then all that nobody has reached.
+        """
+        count = len(self.taken)
+        parts: list[Order] = []
+        left: dict[int, int] = {}
+        starts: dict[int, int] = {}  # of the hosts that lag: where their first position is in the new order
+        total = 0
+        most = max(taken + (offset > 0) for taken, offset in zip(self.taken, self.offsets, strict=True))
+        length = order.length
+        for host, (taken, offset) in enumerate(zip(self.taken, self.offsets, strict=True)):
+            first = host + taken * count
+            last = most * count if length is None else min(most * count, length)
+            if first >= last:
+                continue
+            parts.append(order.slice(first, last, count))
+            starts[host] = total
+            if offset:
+                left[total] = offset
+            total += len(range(first, last, count))
+        for position, tokens in cut.items():
+            host, turn = position % count, position // count
+            if position >= most * count:
+                left[total + position - most * count] = tokens
+            elif turn >= self.taken[host]:
+                left.setdefault(starts[host] + turn - self.taken[host], tokens)
+        if length is None or most * count < length:
+            parts.append(order.slice(most * count, None))
+        return Order.concat(parts) if parts else order.slice(0, 0), left
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a host is in an epoch.
+
+    base, past  what earlier runs with other hosts took: all positions before `base`, then whatever is in `past`
+    taken       how many of its own positions this host has taken since
+    slots       a number for each step that keeps one (tokens of the next example, batches that were echoed ...)
+    """
+
+    epoch: int = 0
+    base: int = 0
+    past: tuple[Dealt, ...] = ()
+    taken: int = 0
+    slots: tuple[int, ...] = ()
+
+    def rest(self, order: Order) -> tuple[Order, dict[int, int]]:
+        """The order that is dealt now, and which of its examples are cut."""
+        cut: dict[int, int] = {}
+        if self.base:
+            total = order.length
+            order = order.slice(self.base if total is None else min(self.base, total), None)
+        for dealt in self.past:
+            order, cut = dealt.rest(order, cut)
+        return order, cut
+
+    def to_state(self, host: Host, dataset: Mapping[str, Any], pipeline: Sequence[str]) -> dict[str, Any]:
+        """The dict that is kept in a checkpoint."""
+        state: dict[str, Any] = {
+            "penstock": VERSION,
+            "epoch": self.epoch,
+            "base": self.base,
+            "taken": self.taken,
+            "index": host.index,
+            "count": host.count,
+            "dataset": dict(dataset),
+            "pipeline": _short(pipeline),
+        }
+        if self.past:
+            state["past"] = [[list(dealt.taken), list(dealt.offsets)] for dealt in self.past]
+        if self.slots:
+            state["slots"] = list(self.slots)
+        return state
+
+
+def _short(pipeline: Sequence[str]) -> list[str]:
+    """The pipeline's steps; of a very long one the middle is told by its hash alone."""
+    if sum(map(len, pipeline)) <= MOST_PIPELINE:
+        return list(pipeline)
+    digest = hashlib.blake2b("\n".join(pipeline).encode(), digest_size=8).hexdigest()
+    kept: list[str] = []
+    while sum(map(len, kept)) + len(pipeline[len(kept)]) <= MOST_PIPELINE - 20:
+        kept.append(pipeline[len(kept)])
+    return [*kept, f"… {digest}"]
+
+
+_HINT = "Take it from state()"
+
+
+def resumed(
+    states: Any,
+    host: Host,
+    dataset: Mapping[str, Any],
+    pipeline: Sequence[str],
+    *,
+    lockstep: bool,
+    steps: Sequence[Step],
+    order: Order,
+) -> Position:
+    """The position to go on from. A state is checked in full: StateError unless `state()` may have given it.
+
+    states    one state, or those of all hosts
+    lockstep  every host takes as many positions for its nth item as the others: one state tells them all
+    steps     the loader's, some of which keep a number
+    order     that of all examples, over all hosts
+    """
+    if isinstance(states, (str, bytes)) or not isinstance(states, (Mapping, Sequence)):
+        expected = "expected what iterator.state() gave, or a list of that"
+        raise StateError(f"{expected}, got {type(states).__name__}", "resume")
+    given = [states] if isinstance(states, Mapping) else list(states)
+    if not given:
+        raise StateError("expected a state, or the states of all hosts, got none", "resume")
+    slots = [type(step).__name__.lower() for step in steps if isinstance(step, STATEFUL)]
+    for state in given:
+        _check(state, dataset, pipeline, len(slots))
+        _check_position(_position(state), state["count"], steps, order)
+    first = given[0]
+    count = first["count"]
+    indexes = sorted(state["index"] for state in given)
+    if any(
+        (state["count"], state["base"], state.get("past")) != (count, first["base"], first.get("past"))
+        for state in given
+    ):
+        raise StateError("expected the states of one run, got states of several", "resume")
+    own = [state for state in given if state["index"] == host.index] if count == host.count else []
+    if own:
+        return _resolved(_position(own[0]), order)
+    if "bucket" in slots and count != host.count:
+        expected = f"expected the {count} hosts of before, got {host.count}"
+        raise StateError(f"{expected}: examples wait in every host's buckets", "resume", "Change hosts between epochs")
+    if len(given) > 1 and indexes != list(range(count)):
+        raise StateError(f"expected the states of all {count} hosts, got those of {indexes}", "resume")
+    if len(given) == 1 and count > 1 and not lockstep:
+        raise StateError(
+            f"expected the states of all {count} hosts, got one: hosts that filter or pack are not in step",
+            "resume",
+            "resume([state, state, ...])",
+        )
+    given = sorted(given, key=lambda state: int(state["index"])) if len(given) > 1 else [first] * count
+    return _resolved(_redealt(given, slots, order.length), order)
+
+
+def _resolved(position: Position, order: Order) -> Position:
+    """The position, once what is left of the order is known to exist: arithmetic alone, nothing is read."""
+    try:
+        position.rest(order)
+    except SchemaError as error:
+        raise StateError(f"expected a state that state() gave, got one without an order: {error}", "resume") from None
+    return position
+
+
+def _position(state: Mapping[str, Any]) -> Position:
+    past = tuple(Dealt(tuple(taken), tuple(offsets)) for taken, offsets in state.get("past", ()))
+    return Position(state["epoch"], state["base"], past, state["taken"], tuple(state.get("slots", ())))
+
+
+def _redealt(states: Sequence[Mapping[str, Any]], names: Sequence[str], length: int | None) -> Position:
+    """What all hosts have left, for another number of them."""
+    first = _position(states[0])
+    epochs = sorted({state["epoch"] for state in states})
+    if len(epochs) > 1:
+        raise StateError(f"expected the hosts' states of one epoch, got epochs {epochs}", "resume")
+    kept = {name: {state["slots"][at] for state in states} for at, name in enumerate(names) if name != "pack"}
+    if any(len(values) > 1 for values in kept.values()) or kept.get("echo", {0}) != {0}:
+        raise StateError("expected hosts that are in step, got some that are not", "resume", "Take the states together")
+    offsets = tuple(state["slots"][names.index("pack")] if "pack" in names else 0 for state in states)
+    taken = tuple(int(state["taken"]) for state in states)
+    slots = tuple(0 if name == "pack" else slot for name, slot in zip(names, first.slots, strict=True))
+    if not first.past and len(set(taken)) == 1 and not any(offsets):
+        base = first.base + taken[0] * len(taken)
+        return replace(first, base=base if length is None else min(base, length), taken=0, slots=slots)
+    return replace(first, past=(*first.past, Dealt(taken, offsets)), taken=0, slots=slots)
+
+
+def _check(state: Any, dataset: Mapping[str, Any], pipeline: Sequence[str], slots: int) -> None:
+    """Refuse what is no state, and states of other data or of other steps."""
+    version = state.get("penstock") if isinstance(state, Mapping) else type(state).__name__
+    if type(version) is not int or version != VERSION:
+        raise StateError(f'expected a state with "penstock": {VERSION}, got {_shown(version)}', "resume", _HINT)
+    for name in ("epoch", "base", "taken", "index", "count"):
+        if not _is_count(state.get(name)):
+            raise _odd(name, "a number that is 0 or more", state.get(name))
+    if not state["index"] < state["count"] <= MOST_HOSTS:
+        got = f"{state['index']} of {state['count']}"
+        raise _odd("index", f"one of at most {MOST_HOSTS} hosts", got)
+    _check_numbers("slots", state.get("slots", []), slots)
+    past = state.get("past", [])
+    if not isinstance(past, Sequence) or isinstance(past, (str, bytes)) or len(past) > MOST_PAST:
+        raise _odd("past", f"a list of at most {MOST_PAST}", past)
+    for dealt in past:
+        if not isinstance(dealt, Sequence) or isinstance(dealt, (str, bytes)) or len(dealt) != 2:
+            raise _odd("past", "two lists for each run", dealt)
+        hosts = len(dealt[0]) if isinstance(dealt[0], Sequence) else 0
+        if not 1 <= hosts <= MOST_HOSTS:
+            raise _odd("past", f"1 to {MOST_HOSTS} hosts", dealt[0])
+        for numbers in dealt:
+            _check_numbers("past", numbers, hosts)
+    told = state.get("dataset")
+    if not isinstance(told, Mapping) or dict(told) != dict(dataset):
+        known, got = _told_dataset(dataset), _told_dataset(told if isinstance(told, Mapping) else {})
+        got = got if got != known else f"{got}, with other shards"
+        raise StateError(
+            f"expected a state of {known}, got one of {got}", "resume", "Load the dataset that the state is of"
+        )
+    expected, found = _short(pipeline), state.get("pipeline")
+    if not isinstance(found, Sequence) or expected != list(found):
+        got = _told(list(map(str, found))) if isinstance(found, (list, tuple)) else _shown(found)
+        raise StateError(
+            f"expected a state of the pipeline {_told(expected)}, got one of {got}",
+            "resume",
+            "Write the loader as it was; only shard, prefetch and cache may differ",
+        )
+
+
+def _check_position(position: Position, count: int, steps: Sequence[Step], order: Order) -> None:
+    """Refuse positions that the data and the steps do not have."""
+    length = order.length
+    if length is not None and position.base > length:
+        raise _beyond("base", position.base, length)
+    batch = next((step.size for step in steps if isinstance(step, Batch)), 1)
+    packs = any(isinstance(step, Pack) for step in steps)
+    consumed = position.base
+    if length is not None:
+        length -= position.base
+    for dealt in position.past:
+        hosts = len(dealt.taken)
+        consumed += sum(dealt.taken)
+        if (max(dealt.taken) + 1) * hosts > MOST:
+            raise _odd("past", f"positions up to {MOST}", max(dealt.taken))
+        if not packs and any(dealt.offsets):
+            raise _odd("past", "no tokens for a pipeline that does not pack", dealt.offsets)
+        if length is not None:
+            for taken in dealt.taken:
+                _check_taken("past", taken, -(-length // hosts), batch)
+            length -= sum(min(taken, len(range(host, length, hosts))) for host, taken in enumerate(dealt.taken))
+    if length is not None:
+        _check_taken("taken", position.taken, -(-length // count), batch)
+    elif (position.taken + 1) * count > MOST:
+        raise _odd("taken", f"positions up to {MOST}", position.taken)
+    _check_slots(position.slots, consumed + position.taken, steps)
+
+
+def _check_taken(name: str, taken: int, length: int, batch: int) -> None:
+    """A last batch that is short counts as a whole one."""
+    if taken > length and (taken % batch or taken - length >= batch):
+        raise _beyond(name, taken, length)
+
+
+def _check_slots(slots: Sequence[int], consumed: int, steps: Sequence[Step]) -> None:
+    """Refuse numbers of steps that so many examples cannot have led to."""
+    most: int | None = consumed  # items before a step
+    left = list(slots)
+    for step in steps:
+        slot = left.pop(0) if isinstance(step, STATEFUL) else 0
+        name = type(step).__name__.lower()
+        if isinstance(step, Echo) and slot >= step.times:
+            raise _odd("slots", f"fewer than {step.times} of echo", slot)
+        if isinstance(step, (Take, Skip)) and slot > step.count:
+            raise _odd("slots", f"at most {step.count} of {name}", slot)
+        if most is not None and not isinstance(step, (Echo, Pack)) and slot > most:
+            raise _odd("slots", f"at most {most} of {name} after {consumed} examples", slot)
+        if isinstance(step, Pack):
+            most = None  # one example may hold any number of rows
+        elif most is not None:
+            most = -(-most // step.size) if isinstance(step, Batch) else most
+            most = (most + 1) * step.times if isinstance(step, Echo) else most
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= MOST
+
+
+def _check_numbers(name: str, values: Any, length: int) -> None:
+    if not isinstance(values, Sequence) or len(values) != length or not all(map(_is_count, values)):
+        raise _odd(name, f"a list of {length} numbers that are 0 or more", values)
+
+
+def _odd(name: str, expected: str, got: Any) -> StateError:
+    return StateError(f"expected {expected}, got {_shown(got)}", f"resume, {name!r} of the state", _HINT)
+
+
+def _beyond(name: str, got: int, length: int) -> StateError:
+    hint = "The state is not of this data, or was changed"
+    return StateError(f"expected at most {length} positions, got {got}", f"resume, {name!r} of the state", hint)
+
+
+def _shown(value: Any) -> str:
+    text = reprlib.repr(value)
+    return text if len(text) <= 100 else text[:99] + "…"
+
+
+def _told_dataset(dataset: Mapping[str, Any]) -> str:
+    return f"{dataset.get('name')!r} ({dataset.get('examples')} examples)"
+
+
+def _told(pipeline: Sequence[str]) -> str:
+    return ".".join(pipeline) or "(no steps)"

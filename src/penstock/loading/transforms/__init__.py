@@ -1,0 +1,1 @@
+"""The steps of a loader that change examples or batches."""

@@ -1,0 +1,1 @@
+"""What an example holds: fields and their types, inference, coercion, columns, example classes."""

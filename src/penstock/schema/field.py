@@ -1,0 +1,275 @@
+"""One value of an example: a Field, its type and how it is stored.
+
+Types are written the way messages show them:
+
+    int64          a number                      list[int64]        a list of numbers
+    float32[13]    a vector of 13                list[list[str]]    a list of lists of strings
+    uint8[?,?,3]   two unknown dimensions        int64[?]?          may be missing
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import reprlib
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from ..errors import MissingDependencyError, SchemaError, did_you_mean
+from .coercion import coerce, is_utf8, map_nested
+from .dtypes import DTYPES, FLOATS, INTEGERS, MAX_DEPTH, MAX_ELEMENTS, MAX_RANK, TEXTS, Shape, write_dimensions
+
+ENCODINGS = ("none", "bytes", "zlib")
+PIXELS = ("uint8", "uint16", "float32")
+KINDS = ("tensor", "text", "label", "image", "video", "audio", "box")
+_KIND_DTYPES = {"text": ("str",), "label": INTEGERS, "image": ("bytes",), "video": ("bytes",), "box": FLOATS}
+_NOTATION = re.compile(r"((?:list\[)*)([a-z]+[0-9]*)(?:\[([^\[\]]*)\])?(\]*)(\??)")
+_DIMENSION = re.compile(r"\?|0|[1-9][0-9]{0,18}")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Field:
+    """One value of an example: its type, and how it is stored.
+
+    shape     None stands for an unknown dimension
+    encoding  "none": the values themselves, in the record's list of numbers or strings;
+              "bytes", "zlib": one byte string that holds the array in C order, little endian;
+              "auto": the plainest of them that loses nothing (it becomes one of the three at once)
+    optional  the value may be missing; a reader gets `default` then, or None
+    classes   the names of a label's values
+    kind      what the value means: "tensor", "text", "label", "image" ...
+    levels    how many lists of any length enclose the value
+    decoded   the type of an image's pixels, or of a video's frame: "uint8[28,28,1]"; RGB of any size unless told
+    """
+
+    name: str = ""
+    dtype: str = "float32"
+    shape: Shape = ()
+    _: KW_ONLY
+    encoding: str = "auto"
+    optional: bool = False
+    default: Any = None
+    classes: tuple[str, ...] | None = None
+    kind: str = "tensor"
+    levels: int = 0
+    decoded: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise SchemaError(f"expected a field's name as a str, got {reprlib.repr(self.name)}")
+        self._one_of("dtype", DTYPES)
+        self._set("shape", _checked_shape(self.shape, self.name))
+        self._one_of("encoding", ("auto", *ENCODINGS))
+        if not isinstance(self.optional, bool):
+            raise SchemaError(f"expected optional to be True or False, got {reprlib.repr(self.optional)}", self.name)
+        self._one_of("kind", KINDS)
+        if type(self.levels) is not int or not 0 <= self.levels <= MAX_DEPTH:
+            raise SchemaError(f"expected 0 to {MAX_DEPTH} levels, got {reprlib.repr(self.levels)}", self.name)
+        self._settle_kind()
+        self._settle_encoding()
+        if self.decoded is not None:
+            self._settle_decoded()
+        if self.default is not None:
+            self._settle_default()
+
+    def _set(self, attribute: str, value: Any) -> None:
+        object.__setattr__(self, attribute, value)
+
+    def _one_of(self, attribute: str, known: tuple[str, ...]) -> None:
+        value = getattr(self, attribute)
+        if not isinstance(value, str) or value not in known:
+            raise SchemaError(
+                f"expected {attribute} to be one of {', '.join(known)}, got {reprlib.repr(value)}",
+                self.name,
+                did_you_mean(value, known),
+            )
+
+    def _settle_kind(self) -> None:
+        """Class names make a label, a single string is a text; each kind has its dtypes."""
+        if self.classes is not None:
+            self._set("classes", _checked_classes(self.classes, self.name))
+            if self.kind == "tensor":
+                self._set("kind", "label")
+            if self.kind not in ("label", "image"):
+                raise SchemaError(f"expected class names on a label, got them on kind {self.kind!r}", self.name)
+        if self.kind == "tensor" and self.dtype == "str" and not self.shape:
+            self._set("kind", "text")
+        known = _KIND_DTYPES.get(self.kind, DTYPES)
+        if self.dtype not in known:
+            raise SchemaError(
+                f"expected dtype {', '.join(known)} for kind {self.kind!r}, got {self.dtype}",
+                self.name,
+                f'Write dtype="{"int64" if self.kind == "label" else known[0]}"',
+            )
+        if self.kind in ("text", "image") and self.shape:
+            raise SchemaError(
+                f"expected no shape for kind {self.kind!r}, got {self}", self.name, "Use levels=1 for a list of them"
+            )
+
+    def _settle_encoding(self) -> None:
+        unknown = self.shape.count(None)
+        if unknown and self.levels:
+            raise SchemaError(
+                f"expected known dimensions inside a list, got {self}",
+                self.name,
+                "Write one more list, such as list[list[int64]], for rows that differ in length",
+            )
+        if self.dtype in TEXTS:
+            if self.encoding not in ("auto", "none"):
+                raise SchemaError(f"expected encoding 'none' for {self}, got {self.encoding!r}", self.name)
+            if unknown > 1:
+                raise SchemaError(
+                    f"expected at most one unknown dimension, got {self}", self.name, "Write list[list[...]] instead"
+                )
+        exact_only = self.dtype == "bfloat16" or unknown > 1
+        if self.encoding == "none" and exact_only:
+            raise SchemaError(
+                f"{self} cannot be stored with encoding 'none'", self.name, "Use encoding 'bytes' or 'zlib'"
+            )
+        if self.encoding == "auto":
+            self._set("encoding", "bytes" if exact_only or self.dtype == "float64" else "none")
+
+    def _settle_decoded(self) -> None:
+        """Height, width and channels, of bytes or of what a PNG can hold besides; a moving image has frames before."""
+        pixels = Field.parse(self.decoded or "", self.name)
+        if self.kind not in ("image", "video"):
+            raise SchemaError(f"expected decoded on an image or a video, got it on kind {self.kind!r}", self.name)
+        plain = not pixels.levels and not pixels.optional and len(pixels.shape) in (3, 4)
+        if not plain or pixels.dtype not in PIXELS:
+            raise SchemaError(f"expected decoded as uint8[height,width,channels], got {self.decoded}", self.name)
+        self._set("decoded", str(pixels))
+
+    def _settle_default(self) -> None:
+        """A field with a default may be missing. The default is kept as plain Python values."""
+        if self.levels:
+            raise SchemaError("expected no default on a list", self.name, "A missing one reads as None")
+        self._set("optional", True)
+        value = self.coerce(self.default, f"the default of {self.name or self}")
+        if isinstance(value, np.ndarray):
+            value = map_nested(lambda item: item.decode() if self.dtype == "str" else item, value.tolist())
+        self._set("default", value.decode() if self.dtype == "str" and isinstance(value, bytes) else value)
+
+    @classmethod
+    def parse(cls, text: str, name: str = "", **options: Any) -> Field:
+        """The field of a type such as "float32[4,?]"; the inverse of `str(field)`."""
+        match = _NOTATION.fullmatch(text.replace(" ", "")) if isinstance(text, str) else None
+        if match and len(match[1]) == len("list[") * len(match[4]):
+            dimensions = match[3].split(",") if match[3] is not None else []
+            if all(_DIMENSION.fullmatch(dimension) for dimension in dimensions):
+                shape = tuple(None if dimension == "?" else int(dimension) for dimension in dimensions)
+                return cls(name, match[2], shape, levels=len(match[4]), optional=bool(match[5]), **options)
+        raise SchemaError(
+            f"expected a type such as float32[4,?], list[str] or int64?, got {reprlib.repr(text)}",
+            name,
+            "An unknown dimension is written ?",
+        )
+
+    def __str__(self) -> str:
+        return (
+            "list[" * self.levels + self.dtype + write_dimensions(self.shape) + "]" * self.levels + "?" * self.optional
+        )
+
+    def __repr__(self) -> str:
+        """The call that makes this field; only what differs from the plain field of its type."""
+        plain = Field(self.name, self.dtype, self.shape, levels=self.levels)
+        implied = {
+            "shape": (),
+            "encoding": plain.encoding,
+            "optional": self.default is not None,
+            "default": None,
+            "classes": None,
+            "kind": plain.kind if self.classes is None else "label",
+            "levels": 0,
+            "decoded": None,
+        }
+        parts = [repr(self.name)] if self.name else []
+        parts.append(f"dtype={self.dtype!r}")
+        parts += [f"{key}={_literal(getattr(self, key))}" for key, v in implied.items() if getattr(self, key) != v]
+        return f"Field({', '.join(parts)})"
+
+    def _key(self) -> tuple[Any, ...]:
+        """What makes two fields equal. The default goes by its repr, so that nan equals nan."""
+        return tuple(repr(self.default) if f.name == "default" else getattr(self, f.name) for f in fields(self))
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, Field) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any] | None:
+        """The dtype of its arrays; None for bytes and str."""
+        if self.dtype in TEXTS:
+            return None
+        if self.dtype != "bfloat16":
+            return np.dtype(self.dtype)
+        try:
+            from ml_dtypes import bfloat16
+        except ImportError:
+            raise MissingDependencyError.needed("ml_dtypes", "bfloat16 fields", extra="bfloat16") from None
+        dtype: np.dtype[Any] = np.dtype(bfloat16)
+        return dtype
+
+    @property
+    def wire(self) -> str:
+        """Which list of tf.Example holds it: "int64", "float" or "bytes"."""
+        if self.encoding != "none" or self.dtype in TEXTS:
+            return "bytes"
+        return "float" if self.dtype in FLOATS else "int64"
+
+    @property
+    def fixed_count(self) -> int | None:
+        """How many elements one value has, lists aside; None where a dimension is unknown."""
+        return None if None in self.shape else math.prod(d for d in self.shape if d is not None)
+
+    @property
+    def record_keys(self) -> tuple[str, ...]:
+        """The keys that hold it in a tf.Example, the values' own key first."""
+        if self.levels > 1:
+            lengths = (f"{self.name}/ragged_row_lengths_{level}" for level in range(self.levels - 1))
+            return (f"{self.name}/ragged_flat_values", *lengths)
+        return (f"{self.name}/value", f"{self.name}/shape") if self.shape.count(None) > 1 else (self.name,)
+
+    def coerce(self, value: Any, where: str = "") -> Any:
+        """The value in its one canonical form, or a SchemaError: nothing is cast with a loss.
+
+        Numbers become an ndarray of the exact dtype in C order, bytes and str become bytes (arrays of them: an
+        object ndarray), the innermost list becomes the array's first dimension, the lists around it stay lists.
+        """
+        return coerce(self, value, where or self.name)
+
+
+def _checked_shape(shape: Any, where: str) -> Shape:
+    if not isinstance(shape, (tuple, list)) or len(shape) > MAX_RANK:
+        raise SchemaError(
+            f"expected a shape such as (13,) or (None, 3), of at most {MAX_RANK} dimensions, got {reprlib.repr(shape)}",
+            where,
+        )
+    for size in shape:
+        if size is not None and (not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 0):
+            raise SchemaError(
+                f"expected each dimension to be 0 or more, or None, got {reprlib.repr(size)}", where, "None is unknown"
+            )
+    checked = tuple(None if size is None else int(size) for size in shape)
+    if math.prod(size or 1 for size in checked) > MAX_ELEMENTS:
+        raise SchemaError(f"expected at most {MAX_ELEMENTS} elements, got shape {write_dimensions(checked)}", where)
+    return checked
+
+
+def _checked_classes(classes: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(classes, (tuple, list)) or not all(is_utf8(name) for name in classes):
+        raise SchemaError(f"expected class names as a tuple of str, got {reprlib.repr(classes)}", where)
+    if len(set(classes)) != len(classes):
+        twice = next(name for name in classes if classes.count(name) > 1)
+        raise SchemaError(f"expected each class once, got {reprlib.repr(twice)} twice", where)
+    return tuple(str(name) for name in classes)
+
+
+def _literal(value: Any) -> str:
+    """The repr, also for numbers that have no literal."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))}{',' * (len(value) == 1)})"
+    return f"float({str(value)!r})" if isinstance(value, float) and not math.isfinite(value) else repr(value)

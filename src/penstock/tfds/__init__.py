@@ -1,1 +1,0 @@
-"""The metadata of TensorFlow Datasets, both ways: what we build opens there, what it prepared opens here."""
