@@ -2,7 +2,6 @@
 
 from . import ais as ais
 from . import recipes as recipes
-from ._core import Records as Records
 from ._core import __version__ as __version__
 from ._core import crc32c as crc32c
 from ._core import masked_crc32c as masked_crc32c
@@ -41,6 +40,7 @@ from .records.array_record import ArrayRecordWriter as ArrayRecordWriter
 from .records.codec import Codec as Codec
 from .records.codec import max_row_bytes as max_row_bytes
 from .records.sequence import SequenceCodec as SequenceCodec
+from .records.shard import Records as Records
 from .records.tfrecord import TFRecord as TFRecord
 from .records.tfrecord import TFRecordReader as TFRecordReader
 from .records.tfrecord import TFRecordWriter as TFRecordWriter

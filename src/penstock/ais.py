@@ -11,8 +11,8 @@ from typing import Any
 
 from .errors import NotFoundError, SchemaError, StorageError
 from .storage.aistore import AISStore, option
+from .storage.open import open_store
 from .storage.paths import expand
-from .storage.store import open_store
 
 MOST_SHARDS = 10_000
 _TARS = re.compile(r"(ais://[^/]+)/(.+?)(\.tar|\.tar\.gz|\.tgz|\.tar\.lz4|\.zip)")

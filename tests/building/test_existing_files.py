@@ -10,7 +10,7 @@ import pytest
 from tests.support.built_datasets import contents
 
 import penstock as ps
-from penstock.storage.store import open_store
+from penstock.storage.open import open_store
 
 LABEL = ps.Field(dtype="int64", classes=("a", "b"))
 ROWS = [{"x": number, "label": number % 2} for number in range(20)]

@@ -15,7 +15,7 @@ from services import AIStore
 from tests.support.tar_files import write_tar
 
 import penstock as ps
-from penstock.storage.store import open_store
+from penstock.storage.open import open_store
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(900)]

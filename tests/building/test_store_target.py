@@ -25,7 +25,7 @@ from penstock.building.encode import Job, Target
 from penstock.building.targets.store import PREFIX, own_folder, run_and_send
 from penstock.building.write import Task
 from penstock.cli import main
-from penstock.storage.store import open_store
+from penstock.storage.open import open_store
 
 EXAMPLES = 400
 

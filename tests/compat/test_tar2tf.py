@@ -17,7 +17,7 @@ from tests.support.tar_files import write_tar
 
 from penstock import SchemaError, StorageError
 from penstock.compat.tar2tf import AisDataset, default_record_parser, default_record_to_example, default_record_to_pair
-from penstock.storage.store import open_store
+from penstock.storage.open import open_store
 
 tf: Any = pytest.importorskip("tensorflow")
 

@@ -257,7 +257,7 @@ def test_tars(tmp_path: Path) -> None:
 
 def test_files_of_a_cache_may_come_again(tmp_path: Path, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache deletes files and downloads them again: the path stands for the content."""
-    from penstock.storage.store import open_store
+    from penstock.storage.open import open_store
 
     build(tmp_path / "a.tfrecord", 1, shards=None)
     store, _ = open_store(s3)

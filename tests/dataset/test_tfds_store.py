@@ -12,7 +12,7 @@ from services import S3, Nginx
 from tests.support.tfds_cases import F, picture, prepare
 
 import penstock as ps
-from penstock.storage.store import open_store
+from penstock.storage.open import open_store
 
 FORMATS = ["tfrecord", "array_record"]
 FEATURES = {

@@ -27,7 +27,7 @@ import penstock as ps
 from penstock._core import Order, crc32c
 from penstock.loading.remote_reads import Schedule
 from penstock.storage.cache import Cache, RemoteFile
-from penstock.storage.store import open_store
+from penstock.storage.open import open_store
 
 EXAMPLES = 600
 SHARDS = 8

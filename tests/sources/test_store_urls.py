@@ -22,7 +22,7 @@ from tests.support.raw_data import save_image, write_raw
 
 import penstock as ps
 from penstock.cli import main
-from penstock.storage.store import open_store
+from penstock.storage.open import open_store
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ from penstock import (
 )
 from penstock.cli import main
 from penstock.sources.detect import recognise
-from penstock.storage.store import open_store
+from penstock.storage.open import open_store
 
 
 def test_a_dataset_of_tars(tmp_path: Path) -> None:

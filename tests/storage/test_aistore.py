@@ -17,8 +17,8 @@ import penstock as ps
 from penstock import CorruptionError, NotFoundError, SchemaError, StorageError
 from penstock.storage import aistore as ais_module
 from penstock.storage.aistore import AISStore
+from penstock.storage.open import open_store
 from penstock.storage.paths import expand
-from penstock.storage.store import open_store
 
 BODY = np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
 

@@ -25,7 +25,7 @@ from penstock.loading.transforms.cache import MISSING
 from penstock.loading.transforms.cache import Store as ExampleStore
 from penstock.storage.cache import LOCKS, MARK, SUBFOLDER, Cache, RemoteFile, default_folder
 from penstock.storage.local import WholeFile, write_all
-from penstock.storage.store import open_store
+from penstock.storage.open import open_store
 
 ROWS, WIDTH = 400, 3000
 

@@ -16,8 +16,9 @@ from services.faults import Answer, Cut, Delay, Fault, Stall
 
 from penstock import NotFoundError, SchemaError, StorageError
 from penstock.storage import object_store as objects
+from penstock.storage.open import open_store
 from penstock.storage.paths import expand
-from penstock.storage.store import Store, is_url, open_store, split_url
+from penstock.storage.store import Store, is_url, split_url
 
 BYTES = bytes(range(256)) * 4000  # 1 MB
 

@@ -17,7 +17,7 @@ from penstock import BuildError, CorruptionError, ExampleError, NotFoundError, S
 from penstock.cli import main
 from penstock.errors import redact
 from penstock.storage.aistore import option
-from penstock.storage.store import open_store
+from penstock.storage.open import open_store
 
 PASSWORD = "hunter2-pa55"
 SIGNATURE = "0123456789abcdef"

@@ -24,7 +24,7 @@ from penstock.compat.tfrecorder import factory
 from penstock.compat.tfrecorder.example import Example, tfrecordable
 from penstock.recipes import tornet
 from penstock.storage.files import list_objects
-from penstock.storage.store import open_store
+from penstock.storage.open import open_store
 
 
 class Toy(Example):

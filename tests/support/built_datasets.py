@@ -11,7 +11,7 @@ from penstock.dataset.manifest import WORK, ShardEntry, read_keys, read_manifest
 from penstock.dataset.shards import ShardFile
 from penstock.records.codec import Codec
 from penstock.records.shard import open_shard
-from penstock.storage.store import open_store
+from penstock.storage.open import open_store
 
 
 def contents(directory: Path) -> dict[str, bytes]:

@@ -30,8 +30,9 @@ from ..sources.record_files import RecordFiles
 from ..sources.splits import Splits
 from ..sources.tar import TarSamples, samples_of
 from ..storage.files import LocalCopy, checked_path
+from ..storage.open import open_store
 from ..storage.paths import SPLIT, Paths, expand, path_list
-from ..storage.store import is_url, join_url, open_store
+from ..storage.store import is_url, join_url
 from .engines.engine import Engine
 from .engines.local import Local, Progress
 from .progress import Meter

@@ -52,7 +52,8 @@ from .resume import begin, finish_commit, take_over, whole_files
 from .sample import scan
 from .shard_parts import write_shards
 from .spool import Spooled, spool_file, spool_name, spool_stream
-from .targets.directory import Folder, place_of
+from .targets.directory import Folder
+from .targets.open import open_target
 from .targets.ownership import (
     QUARANTINE,
     check_foreign,
@@ -155,7 +156,7 @@ def _build_folder(
     options = replace(options, short_floats=short_floats)
     splits = list_splits(source, order, seed)
     engine = _unforked(engine or Local(workers=workers), splits)
-    place = place_of(path, info, published=published)
+    place = open_target(path, info, published=published)
     with place.journal() as journal:
         try:
             with engine.start(place.destination) as started:

@@ -40,7 +40,8 @@ from ..records.index import IndexReport, check_indexes, checksum
 from ..records.inspect import size_text
 from ..records.shard import Report, verify
 from ..storage.files import beside, read_bytes
-from ..storage.store import is_url, join_url, open_store, url_name
+from ..storage.open import open_store
+from ..storage.store import is_url, join_url, url_name
 from .errors import check_there
 from .output import Bar, console, schema_rows
 

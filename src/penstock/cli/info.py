@@ -13,14 +13,13 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from .._core import Records
 from ..dataset.plain_files import read_schema
 from ..dataset.provenance import place_of_record, places_of
 from ..errors import CorruptionError, SchemaError, StorageError
 from ..loading.dataset import load
 from ..records.index import sidecar_path
 from ..records.inspect import SAMPLE, byte_kind, counted, first_records, infer_schema, opening, size_text
-from ..records.shard import ShardReader, open_shard
+from ..records.shard import Records, ShardReader, open_shard
 from ..records.tar import sampled_schema
 from ..schema.schema import Schema
 from .datasets import (

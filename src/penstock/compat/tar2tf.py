@@ -34,7 +34,8 @@ from ..schema.image import Image
 from ..sources.tar import tar
 from ..storage.cache import default_folder
 from ..storage.files import checked_path
-from ..storage.store import is_url, open_store, url_name
+from ..storage.open import open_store
+from ..storage.store import is_url, url_name
 
 SIZE = (224, 224)
 

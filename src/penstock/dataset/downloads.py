@@ -12,7 +12,7 @@ from pathlib import Path
 from .._core import Index, crc32c
 from ..errors import CorruptionError, PenstockError, StorageError
 from ..records.index import SUFFIX
-from ..storage.store import open_store
+from ..storage.open import open_store
 from .shards import ShardFile, ShardFiles
 
 THREADS = 4  # shards that come at a time

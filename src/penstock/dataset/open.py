@@ -26,8 +26,9 @@ from ..schema.schema import Schema
 from ..storage.cache import Cache, RemoteFile, cache_home
 from ..storage.files import beside, local_path, read_json_object
 from ..storage.local import FileStamp, file_stamp
+from ..storage.open import open_store
 from ..storage.paths import SPLIT, PathLike, Paths, expand, is_glob, path_list, split_patterns
-from ..storage.store import is_url, join_url, open_store, url_name
+from ..storage.store import is_url, join_url, url_name
 from ..thread_pool import thread_pool
 from .datum import MAPPING, exported_files, read_mapping
 from .downloads import Fetcher

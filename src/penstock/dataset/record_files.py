@@ -12,7 +12,6 @@ from ..errors import NotFoundError, SchemaError
 from ..records.inspect import SAMPLE, first_records, infer_schema
 from ..records.tar import SUFFIXES as TAR_SUFFIXES
 from ..schema.schema import Schema
-from ..sources.image_folder import SPLIT_NAMES
 from ..storage.files import (
     checked_path,
     is_file,
@@ -38,6 +37,8 @@ from .manifest import KEYS_SUFFIX, MANIFEST, read_manifest
 from .plain_files import SUFFIX as SCHEMA_SUFFIX
 from .plain_files import check_complete, read_schema
 from .tfds import INFO, read_prepared
+
+SPLIT_NAMES = ("train", "training", "val", "valid", "validation", "eval", "test", "testing", "dev")
 
 
 def split_order(name: str) -> tuple[bool, str]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from .._core import Images
-from ..dataset.shards import Locations
+from ..dataset.provenance import Locations
 from ..errors import CorruptionError, PenstockError, SchemaError, name_known
 from ..records.codec import Codec, first_row
 from ..records.layouts import Strings

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core import Feed
-from ..dataset.shards import Location
+from ..dataset.provenance import Location
 from ..errors import CorruptionError, PenstockError, SchemaError
 from ..records.codec import default_threads
 from ..schema.columns import Ragged

@@ -19,6 +19,7 @@ from .spec import (
     Echo,
     Filter,
     Form,
+    Host,
     Map,
     Mixture,
     Pack,
@@ -30,7 +31,7 @@ from .spec import (
     Step,
     Take,
 )
-from .state import MOST, Host, Position, resumed
+from .state import MOST, Position, resumed
 
 if TYPE_CHECKING:
     from ..frameworks.torch import TorchDataset

@@ -19,7 +19,7 @@ from ..dataset.downloads import Fetcher, bring_index, paths_of
 from ..dataset.shards import ShardFile, ShardFiles
 from ..errors import ElsewhereError, StorageError
 from ..schema.columns import Array
-from ..storage.store import open_store
+from ..storage.open import open_store
 
 Result = TypeVar("Result")
 HEAD = 4096  # bytes at a shard's beginning, which say what it is

@@ -12,11 +12,37 @@ from .._core import Order, Shards
 from ..dataset.shards import JoinedFiles, ShardFiles
 from ..errors import SchemaError
 from ..schema.schema import Schema
-from .state import Host
 
 if TYPE_CHECKING:
     from ..dataset.downloads import Fetcher
     from .dataset import Dataset
+
+
+@dataclass(frozen=True)
+class Host:
+    """One of several that share the examples.
+
+    even   what becomes of examples that are left over: "drop", "pad", or None if some hosts get one more
+    given  whether `shard` was called: then no framework decides it
+    """
+
+    index: int = 0
+    count: int = 1
+    even: str | None = None
+    given: bool = False
+
+    def deal(self, order: Order) -> Order:
+        """This host's part of an order: every `count`th example."""
+        if self.count == 1:
+            return order
+        total = order.length
+        if self.even is None or total is None:
+            return order.slice(self.index, None, self.count)
+        if self.even == "drop":
+            return order.slice(self.index, total // self.count * self.count, self.count)
+        rounds = -(-total // self.count)
+        return order.slice(self.index, rounds * self.count, self.count, wrap=True)
+
 
 MEMORY = 768 << 20
 WHOLE = 256 << 20  # bytes up to which the core inflates a file as a whole ...

@@ -10,39 +10,13 @@ from typing import Any
 
 from .._core import Order
 from ..errors import SchemaError, StateError
-from .spec import STATEFUL, Batch, Echo, Pack, Skip, Step, Take
+from .spec import STATEFUL, Batch, Echo, Host, Pack, Skip, Step, Take
 
 VERSION = 1
 MOST_PIPELINE = 500  # letters of a state that tell its pipeline
 MOST_HOSTS = 1 << 20  # that take part in a run
 MOST_PAST = 64  # changes of the number of hosts within an epoch, where hosts are not in step
 MOST = 1 << 62  # no position and no epoch is larger
-
-
-@dataclass(frozen=True)
-class Host:
-    """One of several that share the examples.
-
-    even   what becomes of examples that are left over: "drop", "pad", or None if some hosts get one more
-    given  whether `shard` was called: then no framework decides it
-    """
-
-    index: int = 0
-    count: int = 1
-    even: str | None = None
-    given: bool = False
-
-    def deal(self, order: Order) -> Order:
-        """This host's part of an order: every `count`th example."""
-        if self.count == 1:
-            return order
-        total = order.length
-        if self.even is None or total is None:
-            return order.slice(self.index, None, self.count)
-        if self.even == "drop":
-            return order.slice(self.index, total // self.count * self.count, self.count)
-        rounds = -(-total // self.count)
-        return order.slice(self.index, rounds * self.count, self.count, wrap=True)
 
 
 @dataclass(frozen=True)

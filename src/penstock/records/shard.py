@@ -11,7 +11,8 @@ from typing import Any, ClassVar, TypeVar, overload
 
 import numpy as np
 
-from .._core import Feed, Index, Records, Shard, Writer, salvage
+from .._core import Feed, Index, Shard, Writer, salvage
+from .._core import Records as Records
 from ..errors import SchemaError, check_type
 from ..storage.paths import PathLike
 from .codec import Codec, default_threads, first_row

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..dataset.record_files import format_named, split_order, without_side_files
+from ..dataset.record_files import SPLIT_NAMES, format_named, split_order, without_side_files
 from ..errors import CorruptionError, NotFoundError, PenstockError, SchemaError
 from ..records.inspect import first_records
 from ..records.shard import open_shard
@@ -18,7 +18,6 @@ from ..storage.store import is_url
 from .coco import coco_parts
 from .files import IMAGE_SUFFIXES, head_of, kind_of_file
 from .image_catalog import CATALOGS, Catalog, find_catalogs, remote_catalog
-from .image_folder import SPLIT_NAMES
 from .voc import ANNOTATIONS, IMAGES, MASKS, voc_folder
 
 UNDERSTOOD = """

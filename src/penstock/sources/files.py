@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from .._core import file_stamps
 from ..errors import CorruptionError, SchemaError
 from ..storage.files import object_stamps, read_file
-from ..storage.store import is_url, open_store, split_url
+from ..storage.open import open_store
+from ..storage.store import is_url, split_url
 
 _MARKS = {  # the longer ones first: that of UTF-32 begins with that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._core import ImageFiles
-from ..dataset.record_files import split_order
+from ..dataset.record_files import SPLIT_NAMES, split_order
 from ..errors import SchemaError, StorageError
 from ..schema.columns import Array, Bytes
 from ..schema.field import Field
@@ -24,7 +24,6 @@ from .protocol import position
 from .splits import Splits
 
 FILE_NAME = "file_name"  # the field of images without labels
-SPLIT_NAMES = ("train", "training", "val", "valid", "validation", "eval", "test", "testing", "dev")
 
 # Images that cannot be decoded. They are listed, so that loading one is an error of that example: see `on_error`.
 _OTHER_IMAGES = (".tif", ".tiff", ".heic", ".heif", ".avif", ".jxl", ".jp2", ".ppm", ".pgm")

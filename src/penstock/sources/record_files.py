@@ -17,12 +17,7 @@ from ..records.shard import ShardReader
 from ..records.tfrecord import TFRecordReader
 from ..schema.columns import Array
 from ..schema.schema import Schema
-from ..storage.files import (
-    bring_all,
-    fit_cache,
-    local_copies,
-    named_by_url,
-)
+from ..storage.files import bring_all, fit_cache, local_copies, named_by_url
 from ..storage.paths import Paths
 from .files import short_names, stamp_of
 from .protocol import position

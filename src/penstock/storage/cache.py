@@ -26,7 +26,8 @@ from uuid import uuid4
 
 from ..errors import CorruptionError, SchemaError, StorageError, redact
 from .local import publish, try_lock, unlock
-from .store import is_url, open_store, url_name
+from .open import open_store
+from .store import is_url, url_name
 
 MOST = 100 << 30  # bytes, where nobody says how many, and no more than half of the room that there is
 PATIENCE = 600.0  # seconds that a file is waited for which another process brings

@@ -18,7 +18,8 @@ from ..errors import CorruptionError, NoBucketError, NotFoundError, PenstockErro
 from ..thread_pool import thread_pool
 from .cache import Cache, RemoteFile, default_folder
 from .local import publish
-from .store import SCHEMES, Entry, is_url, join_url, open_store, split_url
+from .open import open_store
+from .store import SCHEMES, Entry, is_url, join_url, split_url
 
 FETCHES = 16  # objects that one call downloads at a time
 COPIES = 4  # large objects that are copied to the cache at a time

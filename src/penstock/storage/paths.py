@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..errors import NotFoundError, SchemaError, StorageError, check_type
 from .files import FolderEntry, checked_path, is_file, join_path, list_folder
-from .store import is_url, open_store, split_url
+from .open import open_store
+from .store import is_url, split_url
 
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Iterable[PathLike]  # one, or some

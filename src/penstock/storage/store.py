@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -104,32 +103,3 @@ def split_url(url: str) -> tuple[str, str]:
     if not bucket:
         raise SchemaError(f"expected a bucket, as in {scheme}://bucket/data, got {url!r}")
     return f"{scheme}://{bucket}", name.strip("/")
-
-
-# What decides where a store is and who asks: a change of it is another store.
-_TOLD = (
-    *("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
-    *("AWS_PROFILE", "AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN"),
-    *("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "AIS_ENDPOINT"),
-)
-_stores: dict[tuple[Any, ...], Store] = {}
-
-
-def open_store(url: str) -> tuple[Store, str]:
-    """The store of a URL, kept for this process as long as the environment says the same; and the object's name."""
-    root, name = split_url(url)
-    key = (os.getpid(), root, *map(os.environ.get, _TOLD))
-    if key not in _stores:
-        _stores[key] = _opened(root)
-    return _stores[key], name
-
-
-def _opened(root: str) -> Store:
-    if root.startswith("ais://"):
-        from .aistore import AISStore  # type: ignore[import-not-found, unused-ignore]
-
-        made: Store = AISStore(root)
-        return made
-    from .object_store import Objects
-
-    return Objects(root)

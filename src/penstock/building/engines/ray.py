@@ -16,7 +16,8 @@ from typing import Any
 
 from ...dataset.manifest import ATTEMPT, WORK
 from ...errors import BuildError, MissingDependencyError, SchemaError
-from ...storage.store import STORE_VARIABLES, is_url, join_url, open_store
+from ...storage.open import open_store
+from ...storage.store import STORE_VARIABLES, is_url, join_url
 from ..progress import Progress as State
 from .local import Progress, silent
 from .ray_cluster import LOOK, Cluster, first_line

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..._core import __version__
 from ...errors import BuildError
-from ...storage.store import open_store
+from ...storage.open import open_store
 from .local import Function, Item, Local, Progress, Result, Shared, WorkerTraceback, portable
 
 NAMESPACE = b"penstock"

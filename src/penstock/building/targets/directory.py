@@ -9,7 +9,6 @@ from typing import Any
 
 from ...dataset.manifest import WORK, Manifest
 from ...dataset.open import Opened, open_manifest
-from ...dataset.tfds import dataset_directory
 from ..commit import Leak, find_leaks, publish_dataset, remove_work, sweep_shards
 from ..encode import Outcome, Target
 from ..engines.engine import Workers
@@ -103,13 +102,3 @@ class Folder:
     def opened(self, manifest: Manifest, format: str | None = None) -> Opened:
         """The dataset, to read from."""
         return replace(open_manifest(self.directory, manifest, format=format), path=Path(self.where))
-
-
-def place_of(path: str | Path, info: Any, *, published: bool = True) -> Folder:
-    """What a path or a URL stands for."""
-    directory = dataset_directory(path, info)
-    if isinstance(directory, Path):
-        return Folder(directory, published=published)
-    from .store import StoreFolder
-
-    return StoreFolder(directory)

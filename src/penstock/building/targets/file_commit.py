@@ -28,8 +28,9 @@ from ...records.index import sidecar_path
 from ...storage.cache import default_folder
 from ...storage.files import join_path, list_objects, parent_path
 from ...storage.local import publish, sync_folder
+from ...storage.open import open_store
 from ...storage.paths import SPLIT, named_by
-from ...storage.store import is_url, open_store, url_name
+from ...storage.store import is_url, url_name
 from .ownership import QUARANTINE, is_quarantine
 
 VERSION = 1

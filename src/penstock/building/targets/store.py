@@ -42,7 +42,8 @@ from ...dataset.tfds import INFO, metadata_files, write_metadata
 from ...errors import BuildError, CorruptionError, NotFoundError
 from ...storage.cache import Cache, RemoteFile, default_folder
 from ...storage.local import try_lock, unlock
-from ...storage.store import join_url, open_store, split_url, url_name
+from ...storage.open import open_store
+from ...storage.store import join_url, split_url, url_name
 from ...thread_pool import thread_pool
 from ..commit import Leak, committed_manifest, find_leaks, write_quarantine
 from ..encode import Job, Outcome, Target
