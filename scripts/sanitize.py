@@ -48,7 +48,7 @@ def environment(sanitizer: str) -> dict[str, str]:
         "RUSTFLAGS": flags,
         "CARGO_TARGET_DIR": str(FOLDER / sanitizer),
         "TSAN_OPTIONS": f"halt_on_error=0 exitcode=66 suppressions={ROOT / 'scripts' / 'thread_sanitizer.txt'}",
-        "ASAN_OPTIONS": "detect_leaks=0 quarantine_size_mb=64",
+        "ASAN_OPTIONS": "detect_leaks=0 quarantine_size_mb=64 allocator_may_return_null=1",
         # Fewer cases: each takes some ten times as long.
         "PENSTOCK_CASES": os.environ.get("PENSTOCK_CASES", "15"),
     }
