@@ -89,7 +89,7 @@ def test_records_stand_in_the_promised_order(toy: Path) -> None:
 
 
 def test_keys_that_inflate_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.manifest._MOST_KEYS_BYTES", 1000)
+    monkeypatch.setattr("penstock.dataset.manifest._MOST_KEYS_BYTES", 1000)
     (tmp_path / f"shard{KEYS_SUFFIX}").write_bytes(zlib.compress(json.dumps(["k" * 2000]).encode()))
     with pytest.raises(CorruptionError, match="expected the keys of a shard, got broken bytes"):
         read_keys(tmp_path / "shard")
