@@ -208,8 +208,7 @@ def test_all_bytes_are_written_or_it_is_an_error(tmp_path: Path) -> None:
 import resource, signal, sys
 from io import FileIO
 from pathlib import Path
-from penstock.storage import write_all
-from penstock.storage.local import WholeFile
+from penstock.storage.local import WholeFile, write_all
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 assert FileIO({str(tmp_path / "short")!r}, "wb").write(bytes(3000)) == 1000
