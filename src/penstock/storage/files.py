@@ -70,8 +70,12 @@ def is_below(path: str, folder: str) -> bool:
     """Return True if a path is the folder or below it, on a local disk or in the same store."""
     if is_url(path) != is_url(folder):
         return False
-    resolved = [text if is_url(text) else os.path.realpath(text) for text in (path, folder)]
-    return os.path.join(resolved[0], "").startswith(os.path.join(resolved[1], ""))
+    return os.path.join(resolved_path(path), "").startswith(os.path.join(resolved_path(folder), ""))
+
+
+def resolved_path(path: str) -> str:
+    """Return a URL as it is, and a local path without symbolic links."""
+    return path if is_url(path) else os.path.realpath(path)
 
 
 # Folders

@@ -22,7 +22,7 @@ from ..._core import __version__
 from ...dataset.manifest import ATTEMPT, WORK
 from ...errors import BuildError, MissingDependencyError, SchemaError
 from ...storage.open import open_store
-from ...storage.store import STORE_VARIABLES, is_url, join_url
+from ...storage.store import STORE_VARIABLES, join_url
 from .engine import Advance, Function, Item, Progress, Result, Shared, ignore_progress
 from .local import Local, WorkerTraceback, portable
 
@@ -153,7 +153,7 @@ class Ray:
     ) -> None:
         """Before any work: that all machines have this version, and reach the destination."""
         addresses = sorted({node["NodeManagerAddress"] for node in machines})
-        if len(addresses) > 1 and not self.shared and not is_url(destination):
+        if len(addresses) > 1 and not self.shared and isinstance(destination, Path):
             got = f"the path {destination} and a cluster of {len(addresses)} machines"
             hint = "Build into a URL (s3://...), or pass shared=True if it is a mount that all of them have"
             raise BuildError(f"expected a destination that every machine sees, got {got}. {hint}")
@@ -168,7 +168,9 @@ class Ray:
                 raise BuildError(f"expected penstock {ours} on every machine, got {got} - at {where}. {hint}")
             if answer["missed"]:
                 expected = (
-                    "a store that every machine reaches" if is_url(destination) else "a mount that every machine has"
+                    "a mount that every machine has"
+                    if isinstance(destination, Path)
+                    else "a store that every machine reaches"
                 )
                 raise BuildError(f"expected {expected}, got {answer['missed']} - at {where}: {destination}")
 

@@ -212,10 +212,15 @@ def local_folder(url: str) -> Path:
 def staged_files(pattern: str, *, overwrite: bool, made_from: Iterable[str] = ()) -> Iterator[str]:
     """Yield a local pattern whose files become the objects of a URL when the block ends without an error.
 
+    A local pattern is yielded as it is.
+
     pattern    a file or numbered files of a store: s3://bucket/{split}-{000..}.tfrecord
     overwrite  whether files of that name may exist
     made_from  files that are read: none of them may be replaced
     """
+    if not open_store(pattern)[0].url:
+        yield pattern
+        return
     above = _fixed_folder(pattern)
     local = local_folder(pattern)
     names = re.compile("[^/]+".join(named_by(part).pattern for part in pattern.split(SPLIT)))
@@ -238,7 +243,7 @@ def staged_files(pattern: str, *, overwrite: bool, made_from: Iterable[str] = ()
             store, name = open_store(url)
             for each in (name + SCHEMA, name + INDEX, name):
                 store.delete(each)
-    if (old := quarantine_url(pattern)) not in sent:
+    if (old := quarantine_beside(pattern)) not in sent:
         store, name = open_store(old)
         store.delete(name)
     shutil.rmtree(local)
@@ -282,11 +287,12 @@ def send_folder(local: Path, url: str) -> set[str]:
     return set(urls)
 
 
-def quarantine_url(pattern: str) -> str:
-    """Return where the invalid examples of plain files in a store are kept."""
+def quarantine_beside(pattern: str) -> str:
+    """Return where the bad examples of plain files are kept: in the folder before the first name that is not fixed."""
     above = _fixed_folder(pattern)
-    rest = pattern[len(above) + 1 :].translate({ord("{"): "", ord("}"): "", ord("/"): "-"})
-    return join_path(above, f"{rest}.{QUARANTINE}")
+    rest = pattern.removeprefix(above.rstrip("/") + "/")
+    name = f"{rest.translate({ord('{'): '', ord('}'): '', ord('/'): '-'})}.{QUARANTINE}"
+    return name if above == os.curdir else join_path(above, name)
 
 
 def _fixed_folder(pattern: str) -> str:

@@ -26,9 +26,8 @@ from ...schema.schema import Schema
 from ...sources.record_files import RecordFiles
 from ...sources.splits import Splits
 from ...sources.tar import TarSamples
-from ...storage.files import is_file, join_path
+from ...storage.files import is_file, join_path, resolved_path
 from ...storage.paths import RECORD_SUFFIXES, SPLIT, is_numbered, named_by, names_record_files, numbered, numbered_files
-from ...storage.store import is_url
 from ..commit import QUARANTINE
 from ..duplicates import STEP
 from ..engines.engine import Advance, Engine, Meter, ignore_progress
@@ -38,7 +37,7 @@ from ..listing import origins
 from ..plan import Options, cut_files, cut_shards
 from ..run import BuildResult, run_build
 from .directory import Directory
-from .file_commit import FileCommit, check_beside, finish_interrupted, quarantine_url, remove, staged_files
+from .file_commit import FileCommit, check_beside, finish_interrupted, quarantine_beside, remove, staged_files
 
 HIDDEN, DATA = ".build", "data"
 PLACING = "placing"  # is in the folder when a commit was interrupted: the files under the names are of this build
@@ -47,26 +46,19 @@ PARTS = 64  # that are built at first: what a build that was cut off does not do
 
 def kept_quarantine(path: str | Path) -> str:
     """Return where the bad examples of a build are kept; empty if there are none. The path may be a URL."""
-    if is_url(path):
-        kept = quarantine_url(str(path)) if names_record_files(path) else join_path(str(path), QUARANTINE)
-    else:
-        kept = str(quarantine_of(path))
+    kept = quarantine_path(str(path))
     return kept if is_file(kept) else ""
 
 
-def quarantine_of(path: str | Path) -> Path:
-    """Return where the bad examples of a local build are kept: in its directory, or beside its files."""
-    if not names_record_files(path):
-        return Path(path) / QUARANTINE
-    folder = _hidden(str(path))
-    return folder.with_name(f"{folder.name[1 : -len(HIDDEN)]}.{QUARANTINE}")
+def quarantine_path(path: str) -> str:
+    """Return where the bad examples of a build are kept: in its directory, or beside its files."""
+    return quarantine_beside(path) if names_record_files(path) else join_path(path, QUARANTINE)
 
 
 def check_plain_files(source: object, path: str, format: object, shards: int | None) -> Format:
     """Check the names of files to build, and return the format that they are named after."""
     check_pattern(path, _splits_of(source))
-    if not is_url(path):
-        check_apart(path, _files_read(source))
+    check_apart(path, _files_read(source))
     return file_format(format, Path(path), shards)
 
 
@@ -77,11 +69,10 @@ def build_plain_files(
 
     Those of a store are built on a local disk first, where the same build continues after an interruption.
     """
-    if not is_url(path):
-        return _build_local(source, Path(path), options, engine, info, overwrite=overwrite)
-    read = [file for file in _files_read(source) if is_url(file)]
-    with staged_files(path, overwrite=overwrite, made_from=read) as local:
+    with staged_files(path, overwrite=overwrite, made_from=_files_read(source)) as local:
         result = _build_local(source, Path(local), options, engine, info, overwrite=overwrite)
+    if local == path:
+        return result
     opened = replace(open_dataset(path, result.manifest.schema, None), path=path)
     return replace(result, opened=opened, manifest=_described(result.manifest, opened, options.formats[0]))
 
@@ -137,7 +128,7 @@ def _splits_of(source: object) -> list[str]:
 def _texts(path: Path, splits: Iterable[str]) -> list[str]:
     """The small files that are written beside the files of a pattern, or removed there."""
     beside = [os.path.abspath(schema_path(str(path).replace(SPLIT, split))) for split in splits]
-    return [*beside, str(quarantine_of(path))]
+    return [*beside, quarantine_path(str(path))]
 
 
 @contextmanager
@@ -172,7 +163,7 @@ def _put_into_place(
     sync = engine.sync if isinstance(engine, Local) else True
     texts = schema_texts(str(path), shards, manifest.schema)
     kept = folder / QUARANTINE
-    texts[str(quarantine_of(path))] = kept.read_text(encoding="utf-8") if kept.exists() else None
+    texts[quarantine_path(str(path))] = kept.read_text(encoding="utf-8") if kept.exists() else None
     if not is_numbered(path):
         written = {split: [str(path).replace(SPLIT, split)] for split in shards}
         for split in shards:
@@ -298,9 +289,9 @@ def check_pattern(pattern: str, splits: Sequence[str]) -> None:
 
 def check_apart(pattern: str, sources: Iterable[str]) -> None:
     """That no file is written over one that it is made from."""
-    names = re.compile("[^/]+".join(named_by(part).pattern for part in os.path.realpath(pattern).split(SPLIT)))
+    names = re.compile("[^/]+".join(named_by(part).pattern for part in resolved_path(pattern).split(SPLIT)))
     for path in sources:
-        if names.fullmatch(os.path.realpath(path)):
+        if names.fullmatch(resolved_path(path)):
             raise SchemaError("expected other files to write, got those of the source", path, "Name them anew")
 
 
