@@ -37,7 +37,7 @@ from penstock import (
     tfrecords,
 )
 from penstock.building.plan import cut_files
-from penstock.building.targets.plain_files import quarantine_of
+from penstock.building.targets.plain_files import quarantine_path
 from penstock.cli import main
 from penstock.records.index import sidecar_path
 
@@ -361,7 +361,7 @@ def test_what_a_build_tells_of_files(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (built.written, built.kept, built.bad) == (2, 0, 3)
     assert repr(built).endswith("train 27 in 2, 3 bad)")
     (kept,) = tmp_path.glob("*.jsonl")
-    assert kept == quarantine_of(tmp_path / "{0..}.tfrecord")
+    assert kept == Path(quarantine_path(str(tmp_path / "{0..}.tfrecord")))
     assert [json.loads(line)["key"] for line in kept.read_text().splitlines()] == ["7", "17", "27"]
     build(ROWS, tmp_path / "{0..}.tfrecord", overwrite=True)
     assert not kept.exists()

@@ -9,24 +9,22 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from ..dataset.manifest import ATTEMPT, HASHES_SUFFIX, WORK, Manifest
+from ..dataset.manifest import ATTEMPT, HASHES_SUFFIX, WORK
 from ..errors import BuildError, StorageError
 from ..storage.local import held, is_still
 from ..storage.store import Store, url_name
 from ..thread_pool import thread_pool
-from .entries import Begin, Commit, Entry, Left, Plan, RecordFile, ShardResult, SpoolResult, entry_bytes, parse_entry
+from .entries import Begin, Commit, Entry, Left, Plan, ShardResult, SpoolResult, entry_bytes, parse_entry
 
 JOURNAL = "journal.jsonl"
 LOCK = "lock"
 MARKER = "penstock"  # the file that marks a work folder as Penstock's
 PATIENCE = 2.0  # seconds: the workers of a build that was killed just now still hold its lock
-REBUILD = "Build into another directory, or pass overwrite=True (--overwrite) to build this one anew"
-DIGESTS = {"keys": "are others", "code": "is other code"}  # digests, in words
 READERS = 16  # objects of a journal that are read at a time
 
 
@@ -300,86 +298,6 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-
-# Earlier builds
-def begin_build(
-    journal: Journal,
-    existing: Manifest | None,
-    begun: Begin,
-    where: str,
-    *,
-    overwrite: bool,
-    published: bool,
-) -> Manifest | None:
-    """Make the journal that of this build, and return the existing dataset if it is to be brought up to date.
-
-    A build that differs from the one of the existing dataset is an error that says in what. An unfinished build
-    protects nothing: another one takes its place, and keeps the finished shards that are still valid.
-
-    where      Path shown in messages.
-    published  False if no reader sees the dataset: it may be replaced.
-    """
-    if overwrite:
-        journal.begin(begun)
-        return None
-    built = None if existing is None else Begin(existing.name, existing.options, existing.source)
-    if built == begun != journal.begun:
-        journal.forget()  # an attempt at another dataset that was given up: this one exists
-    before = journal.begun or built
-    if before is not None and before != begun and (existing is None or not published):
-        journal.begin_again(begun)
-    elif before is not None and (changed := "; ".join(describe_change(before.to_json(), begun.to_json()))):
-        what = "go on with the build that was begun here" if journal.begun else "bring this dataset up to date"
-        raise BuildError(f"expected to {what}, got another one: {changed} - at {where}. {REBUILD}")
-    if journal.begun is not None:
-        return None
-    journal.begin(begun)
-    return existing
-
-
-def take_over(journal: Journal, manifest: Manifest, *, retry: bool) -> None:
-    """Note shards of a dataset as done, and with them its plan.
-
-    These are the shards of which it is known what they were made from, for that is compared later; to try bad examples
-    again, all that lack none.
-    """
-    shards = [
-        (split, *same)
-        for split in manifest.splits
-        for same in zip(*(splits[split] for splits in manifest.formats.values()), strict=True)
-    ]
-    if retry and sum(shard.bad for _, shard, *_ in shards) == manifest.found.get("bad", 0):
-        done = [same for same in shards if not same[1].bad]
-    else:  # examples that were bad before they became many, or in a stream, belong to no shard
-        done = [same for same in shards if same[1].inputs]
-    if not done:
-        return
-    counts = {split: len(shards) for split, shards in manifest.splits.items()}
-    journal.note(Plan(manifest.schema.to_json(), counts))
-    for split, shard, *others in done:
-        alternatives = tuple(RecordFile(each.file, each.bytes, each.crc32c) for each in others)
-        counted = (shard.records, shard.bytes, shard.crc32c, shard.inputs, shard.ignored)
-        journal.note(ShardResult(split, shard.file, *counted, alternatives=alternatives, keys=shard.keys))
-
-
-def describe_change(before: Mapping[str, object], now: Mapping[str, object], where: str = "") -> list[str]:
-    """Return what differs between two nested dicts, in words."""
-    changes: list[str] = []
-    for name in sorted(before.keys() | now.keys()):
-        a, b = before.get(name), now.get(name)
-        if isinstance(a, Mapping) and isinstance(b, Mapping):
-            changes += describe_change(a, b, f"{where}{name} ")
-        elif a != b and (name in DIGESTS or where.endswith("columns ") or isinstance(a or b, (dict, list))):
-            said = DIGESTS.get(name, "is another") if a and b else "is new" if b else "is gone"
-            changes.append(f"{where}{name} {said}")
-        elif a != b:
-            changes.append(f"{where}{name} was {_shown(a)}, is {_shown(b)}")
-    return changes
-
-
-def _shown(value: object) -> str:
-    return "not said" if value is None else repr(value)
 
 
 # The work folder

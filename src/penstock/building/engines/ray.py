@@ -167,11 +167,8 @@ class Ray:
                 hint = f"Run there: pip install penstock-data=={ours}"
                 raise BuildError(f"expected penstock {ours} on every machine, got {got} - at {where}. {hint}")
             if answer["missed"]:
-                expected = (
-                    "a mount that every machine has"
-                    if isinstance(destination, Path)
-                    else "a store that every machine reaches"
-                )
+                local = isinstance(destination, Path)
+                expected = "a mount that every machine has" if local else "a store that every machine reaches"
                 raise BuildError(f"expected {expected}, got {answer['missed']} - at {where}: {destination}")
 
     def _ask(

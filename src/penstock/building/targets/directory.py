@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from ..._core import crc32c
 from ...dataset.manifest import (
     ATTEMPT,
     KEYS_SUFFIX,
@@ -29,17 +30,22 @@ from ...dataset.manifest import (
 )
 from ...dataset.open import Opened, open_manifest
 from ...dataset.tfds import INFO, metadata_files
-from ...dataset.tfds_features import FEATURES, LABELS
+from ...dataset.tfds_features import FEATURES, LABELS, label_files
 from ...errors import BuildError, CorruptionError, NotFoundError
+from ...records.formats import Format
+from ...schema.schema import Schema
 from ...storage.local import sync_folder
 from ...storage.open import open_store
-from ..commit import QUARANTINE, committed_manifest, is_quarantine, quarantine_bytes, with_sidecars
 from ..encode import Job, Upload
 from ..engines.engine import Advance, Workers
-from ..entries import Commit, ShardResult
-from ..journal import JOURNAL, LOCK, MARKER, REBUILD, Journal, mark_work_folder
-from ..plan import Task
+from ..entries import BadExample, Commit, ShardResult
+from ..journal import JOURNAL, LOCK, MARKER, Journal, mark_work_folder
+from ..plan import OnError, Task
 from ..write import Results, run_attempts, undamaged_files, write_shard, write_shards
+
+REBUILD = "Build into another directory, or pass overwrite=True (--overwrite) to build this one anew"
+QUARANTINE = "quarantine.jsonl"
+_ENTRY = {"split", "key", "place", "error", "traceback"}  # members of a line of the quarantine
 
 
 class Directory:
@@ -254,6 +260,42 @@ class Directory:
     def opened(self, manifest: Manifest) -> Opened:
         """Open the dataset."""
         return replace(open_manifest(self.directory, manifest), path=Path(self.where))
+
+
+def committed_manifest(commit: Commit, where: str) -> Manifest:
+    """Return the manifest of a commit, with the checksums of the files that are published beside it."""
+    manifest = Manifest.from_json(commit.manifest, where)
+    files = metadata_files(manifest)
+    if commit.quarantine:
+        files[QUARANTINE] = quarantine_bytes(commit.quarantine)
+    return replace(manifest, files={name: crc32c(data) for name, data in files.items()})
+
+
+def quarantine_bytes(bad: Iterable[BadExample]) -> bytes:
+    """Return the file of bad examples: a line for each."""
+    return "".join(json.dumps(example.to_json()) + "\n" for example in bad).encode()
+
+
+def is_quarantine(data: bytes | None) -> bool:
+    """Return True if a file is one that a build keeps bad examples in."""
+    try:
+        return data is not None and all(set(json.loads(line)) == _ENTRY for line in data.splitlines())
+    except (ValueError, TypeError):
+        return False
+
+
+def wanted_metadata(formats: Iterable[Format], schema: Schema | None, on_error: OnError) -> list[str]:
+    """Return the files besides shards that a build writes, as far as they are known."""
+    wanted = [MANIFEST]
+    if any(not (format.name == "tfrecord" and getattr(format, "compression", None)) for format in formats):
+        labels = label_files(schema or Schema({}))
+        wanted += [INFO, FEATURES, *(name for name, text in labels.items() if text is not None)]
+    return [*wanted, QUARANTINE] if on_error == "quarantine" else wanted
+
+
+def with_sidecars(files: Iterable[str]) -> set[str]:
+    """Return shards, and the files beside them."""
+    return {name for file in files for name in shard_files(file)}
 
 
 def _are_keys(data: bytes | None) -> bool:

@@ -30,7 +30,7 @@ from ...storage.open import open_store
 from ...storage.paths import SPLIT, named_by
 from ...storage.store import url_name
 from ...thread_pool import ordered_map
-from ..commit import QUARANTINE, is_quarantine
+from .directory import QUARANTINE, is_quarantine
 
 VERSION = 1
 _INDEX_MAGIC = b"PENSTIDX"

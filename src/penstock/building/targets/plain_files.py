@@ -28,7 +28,6 @@ from ...sources.splits import Splits
 from ...sources.tar import TarSamples
 from ...storage.files import is_file, join_path, resolved_path
 from ...storage.paths import RECORD_SUFFIXES, SPLIT, is_numbered, named_by, names_record_files, numbered, numbered_files
-from ..commit import QUARANTINE
 from ..duplicates import STEP
 from ..engines.engine import Advance, Engine, Meter, ignore_progress
 from ..engines.local import Local
@@ -36,7 +35,7 @@ from ..journal import check_work_folder, hold, mark_work_folder
 from ..listing import origins
 from ..plan import Options, cut_files, cut_shards
 from ..run import BuildResult, run_build
-from .directory import Directory
+from .directory import QUARANTINE, Directory
 from .file_commit import FileCommit, check_beside, finish_interrupted, quarantine_beside, remove, staged_files
 
 HIDDEN, DATA = ".build", "data"

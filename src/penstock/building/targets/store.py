@@ -39,7 +39,6 @@ from ...storage.local import try_lock, unlock
 from ...storage.open import open_store
 from ...storage.store import join_url, split_url, url_name
 from ...thread_pool import ordered_map
-from ..commit import committed_manifest
 from ..encode import Job, Upload
 from ..engines.engine import Advance, Workers
 from ..engines.local import Local
@@ -48,7 +47,7 @@ from ..journal import Journal, ObjectLog
 from ..plan import Task
 from ..spool import Spooled
 from ..write import Results, write_natively, write_shard, write_shards
-from .directory import Directory
+from .directory import Directory, committed_manifest
 
 SENDERS = 4  # shards that are sent, or spools that are downloaded, at a time
 PREFIX = f"penstock-{ATTEMPT}"  # of the folders of attempts, among a machine's temporary files
