@@ -10,6 +10,7 @@ import pytest
 from tests.support.tar_files import sample, write_tar
 
 import penstock as ps
+from penstock.storage.paths import RECORD_SUFFIXES
 
 KINDS: dict[str, Callable[[Any], Any]] = {
     "load": ps.load,
@@ -182,3 +183,14 @@ def test_examples_that_are_names_of_files_and_files_that_are_no_records(tmp_path
     assert repr(iterator) == "Iteration(epoch 0, after 0 examples)"
     list(iterator)
     assert repr(iterator) == "Iteration(epoch 0, at its end)"
+
+
+@pytest.mark.parametrize("suffix", RECORD_SUFFIXES)
+def test_files_of_records_are_known_by_one_list_of_suffixes(s3: str, tmp_path: Path, suffix: str) -> None:
+    """The same name means the same on a local disk and in a store, to `build` and to `load`."""
+    rows = [{"x": number} for number in range(10)]
+    for path in (str(tmp_path / f"x{suffix}"), f"{s3}/x{suffix}"):
+        built = ps.build(rows, path, workers=1, order="source")
+        assert built.manifest.format == RECORD_SUFFIXES[suffix]
+        assert [row["x"] for row in ps.load(path)["train"]] == list(range(10))
+    assert (tmp_path / f"x{suffix}").is_file()

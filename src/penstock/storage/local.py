@@ -76,6 +76,7 @@ class LocalStore:
 
     def send(self, path: Path, name: str) -> Entry:
         """Copy a file, which appears whole or not at all."""
+        os.makedirs(os.path.dirname(name) or os.curdir, exist_ok=True)
         temporary = f"{name}.{os.getpid()}.partial"
         try:
             shutil.copyfile(path, temporary)
@@ -87,6 +88,7 @@ class LocalStore:
 
     def publish(self, name: str, data: bytes, *, exclusive: bool = False, sync: bool = False) -> bool:
         """Write a file, which appears whole or not at all."""
+        os.makedirs(os.path.dirname(name) or os.curdir, exist_ok=True)
         return publish(name, data, exclusive=exclusive, sync=sync)
 
     def delete(self, name: str) -> None:
