@@ -150,7 +150,7 @@ def check_options(
 
 
 def checked_formats(asked: Formats) -> tuple[Format, ...]:
-    """The formats that are asked for, one or several. Their shards are cut alike: each holds the same records."""
+    """Return the requested formats. Shards of several formats are cut alike: each holds the same records."""
     several = [asked] if isinstance(asked, (str, Format)) or not isinstance(asked, Sequence) else list(asked)
     formats = tuple(
         each if isinstance(each, Format) else FORMATS[_one_of("format", each, tuple(FORMATS))]() for each in several
@@ -193,32 +193,32 @@ class Built(Dataset):
 
     @property
     def bad(self) -> int:
-        """Examples that could not be stored."""
+        """Number of examples that could not be stored."""
         return int(self.manifest.found.get("bad", 0))
 
     @property
     def ignored(self) -> int:
-        """Examples that asked to be left out."""
+        """Number of examples that asked to be left out."""
         return int(self.manifest.found.get("ignored", 0))
 
     @property
     def duplicates(self) -> int:
-        """Examples that were left out because another one has the same record; see `dedupe`."""
+        """Number of examples that were left out because another one has the same record; see `dedupe`."""
         return int(self.manifest.found.get("duplicates", 0))
 
     @property
     def tfds_notes(self) -> dict[str, str]:
-        """Fields that TFDS can't read, or not as we do, each with the reason. Its description says so too."""
+        """Fields that TFDS can't read, or reads differently, each with the reason. Its description has them too."""
         return tfds_notes(self.manifest)
 
     @property
     def notes(self) -> dict[str, str]:
-        """Fields that other readers do not see as they were given, each with the reason and what to do."""
+        """Fields that other readers see differently, each with the reason and the fix."""
         return float_notes(self.manifest)
 
     @property
     def leaks(self) -> int:
-        """Contents that stand in more than one split."""
+        """Number of contents that are in more than one split."""
         return int(self.manifest.found.get("leaks", 0))
 
     def __repr__(self) -> str:
@@ -235,7 +235,7 @@ def _without_traceback(example: BadExample) -> dict[str, str]:
 
 
 def float_notes(manifest: Manifest) -> dict[str, str]:
-    """What became of floats that nobody has declared, by field."""
+    """Return what became of inferred floats, by field."""
     notes = {}
     dtypes = {leaf.name: leaf.dtype for leaf in manifest.schema.leaves()}
     for name, kind in manifest.found.get("floats", {}).items():
@@ -251,7 +251,7 @@ def float_notes(manifest: Manifest) -> dict[str, str]:
 
 
 def _declared(manifest: Manifest, name: str, dtype: str) -> str:
-    """The option that declares a field. A declared schema has all fields: where there are others, they are repeated."""
+    """Return the option that declares a field. A declared schema has all fields: the others are repeated."""
     node = next(leaf for leaf in manifest.schema.leaves() if leaf.name == name)
     text = str(replace(node, dtype=dtype, encoding="auto"))
     others = "" if list(manifest.schema) == [name] else "**built.schema, "

@@ -114,7 +114,7 @@ def convert(
 
 
 def _objects_of(source: Paths) -> list[str]:
-    """The objects of a store that record files are."""
+    """Return the URLs of the record files that a source in a store consists of."""
     return [url for text in path_list(source) if is_url(text) and names_files(text) for url in expand(text)]
 
 
@@ -127,7 +127,7 @@ def _convert_to_files(
     overwrite: bool,
     engine: Local,
 ) -> Dataset:
-    """Plain files, one or as many as are needed, with their indexes and their schema beside them."""
+    """Write plain files, with their indexes and their schema beside them."""
     meter = Meter(engine.progress)
     meter.begin("writing", sum(map(len, sources.values())))
     schema = next(iter(sources.values())).schema
@@ -150,14 +150,14 @@ def _convert_to_files(
 
 
 def _order(opened: Opened) -> dict[str, Any]:
-    """That of the records as they stand; where it came from keys and a seed, from the same ones."""
+    """Return the order of the records; if it came from keys and a seed, that order and seed."""
     options = opened.manifest.options if opened.manifest else {}
     order = options.get("order", "source")
     return {"order": order, "seed": options.get("seed", 0)} if order == "hash" else {"order": order}
 
 
 def _records(files: ShardFiles, opened: Opened) -> RecordFiles | TarSamples:
-    """The records of a split as a source, with the keys that they were built under."""
+    """Return the records of a split as a source, with the keys that they were built under."""
     paths = [file.path for file in files]
     keys = None
     if any(file.remote is not None for file in files):

@@ -36,7 +36,7 @@ class Leak:
 def find_leaks(
     splits: Mapping[str, list[Path]], with_keys: Callable[[Path], Path] = lambda path: path
 ) -> tuple[int, list[Leak]]:
-    """How many contents stand in more than one split, and some of them. `splits` has the shards of each.
+    """Count the contents that are in more than one split, and name some. `splits` has the shards of each.
 
     with_keys  gives a shard whose keys are beside it
     """
@@ -61,7 +61,7 @@ def find_leaks(
 
 
 def _suspects(splits: Mapping[str, list[Path]]) -> Iterator[tuple[str, Path, Array, Array]]:
-    """Shards, with the hashes of records that may stand in another split too, and the records' numbers.
+    """Yield shards with the hashes and numbers of records that may be in another split too.
 
     Of the largest split, which may be too large for memory, these are only those that another one has.
     """
@@ -79,7 +79,7 @@ def _suspects(splits: Mapping[str, list[Path]]) -> Iterator[tuple[str, Path, Arr
 
 
 def content_hashes(path: Path) -> Array:
-    """Of each record's content: as its task left them, or from the shard itself."""
+    """Return the hash of each record: as its task left it, or computed from the shard."""
     try:
         return np.asarray(np.load(hashes_path(path), allow_pickle=False), np.uint64)
     except (OSError, ValueError):

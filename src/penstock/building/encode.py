@@ -120,7 +120,7 @@ class Encoder:
         self._most = max(1, min(MOST_EXAMPLES, job.chunk_bytes // (1 + self._fixed_bytes)))
 
     def listed(self, inputs: Inputs, rows: Array, keys: Sequence[str]) -> Iterator[tuple[Records, Sequence[str]]]:
-        """Some examples of a listed source, with their keys.
+        """Encode examples of a listed source; yield records with their keys.
 
         Many at once where the source has columns, records or plain dicts; one by one elsewhere, and to find a bad one.
         """
@@ -164,7 +164,7 @@ class Encoder:
         return None
 
     def _taken(self, source: Any, some: Array) -> Records:
-        """The rows of a table: those of columns that can be encoded where they lie, or taken out of them."""
+        """Encode rows of a table: in place if its columns allow it, else after taking them out."""
         records = None
         if is_table(source):
             part = isinstance(source, TableSubset)
@@ -173,13 +173,13 @@ class Encoder:
         return self.codec.encode(source.take(some), threads=1) if records is None else records
 
     def next_step(self, step: int, done: list[Records]) -> int:
-        """How many examples to take at once, after so many have become these records."""
+        """Return the number of examples to encode next, given the records of the last ones."""
         records = sum(map(len, done))
         each = sum(some.nbytes for some in done) // max(1, records)
         return max(1, min(self.job.chunk_bytes // (4 * (1 + each)), 4 * step, self._most))
 
     def take(self, examples: Iterator[object], most: int) -> list[object]:
-        """The next examples of a stream, no more than fit into memory."""
+        """Return the next examples of a stream, no more than fit into memory."""
         some = islice(examples, min(most, self._most))
         if not self._heavy:
             return list(some)
@@ -195,7 +195,7 @@ class Encoder:
         return taken
 
     def encode_plain(self, examples: list[object]) -> Records | None:
-        """All of the examples at once, if each is a dict that fits; else someone has to look at them one by one.
+        """Encode all examples at once; None if one of them is no dict that fits.
 
         This runs on any thread, so of the examples that load themselves only those are loaded that say they can.
         """
@@ -208,7 +208,7 @@ class Encoder:
     def loaded(
         self, examples: Iterable[tuple[str, int]], load: Callable[[int], object], place: Callable[[int], str]
     ) -> Iterator[tuple[Records, list[str]]]:
-        """Examples by key and number, loaded one by one. What one becomes many of has the keys key/0, key/1 ..."""
+        """Load and encode examples one by one. An example that becomes several has the keys key/0, key/1 ..."""
         rows: list[Row] = []
         size, deadline = 0, time.monotonic() + LONGEST
         folder = working_directory()
@@ -239,7 +239,7 @@ class Encoder:
             yield self._encoded(rows, place)
 
     def _encoded(self, rows: list[Row], place: Callable[[int], str]) -> tuple[Records, list[str]]:
-        """All of the examples at once; one by one only to find the one that does not fit."""
+        """Encode examples at once; one by one only to find the one that does not fit."""
         try:
             return self.codec.encode_examples([row[2] for row in rows], threads=self.threads), [row[0] for row in rows]
         except (PenstockError, TypeError, ValueError, AttributeError):
@@ -254,11 +254,11 @@ class Encoder:
             return Records(records), keys
 
     def _told(self, part: Stored) -> Stored:
-        """Without the fields that an inferred schema does not have yet, as long as there is no value for them."""
+        """Return an example without fields that have no value, and are not in the inferred schema yet."""
         return {name: value for name, value in part.items() if name in self.job.schema or tells(value)}
 
     def _drift(self, key: str, place: str, part: Stored) -> SchemaError | None:
-        """Raises a DriftError where a wider schema holds the example; else says why there is none."""
+        """Raise DriftError if a wider schema holds the example; else return the reason."""
         if self.job.firm:
             return None
         try:
@@ -280,7 +280,7 @@ class Encoder:
 
 
 def _downloads(source: object, room: int) -> int:
-    """How many examples of a store are downloaded at a time, within so many bytes; 0 for local files."""
+    """Return the number of examples of a store that are downloaded at a time; 0 for local files."""
     while isinstance(source, Subset):
         source = source.source
     largest = getattr(source, "largest_download", 0)
@@ -288,12 +288,12 @@ def _downloads(source: object, room: int) -> int:
 
 
 def _next_load(loads: Iterator[tuple[int, Callable[[], object]]], number: int) -> object:
-    """The next example, which is that of the number."""
+    """Return the next example, which is that of the number."""
     return next(loads)[1]()
 
 
 def example_error(error: Exception | SystemExit, split: str, key: str, place: str) -> ExampleError:
-    """The error that names the example."""
+    """Return the error that names the example."""
     said = f"{type(error).__name__}: {error} - in example {key!r} of {split}"
     if redact(place) not in redact(said):
         said += f", from {place}"
@@ -311,12 +311,12 @@ def lost_example(split: Split, error: LostWorkerError) -> BuildError:
 
 
 def tells(value: object) -> bool:
-    """Whether a value shows a type."""
+    """Return True if a value shows a type."""
     return value is not None and not (isinstance(value, (list, tuple)) and not value)
 
 
 def weigh(value: Any) -> int:
-    """About how many bytes a value takes in memory."""
+    """Estimate the bytes that a value takes in memory."""
     if isinstance(value, (bytes, str)):
         return len(value)
     if isinstance(value, dict):
@@ -329,21 +329,21 @@ def weigh(value: Any) -> int:
 
 
 def changed_types(before: Schema, now: Schema) -> str:
-    """How the types of fields differ, in words."""
+    """Describe how the types of fields differ."""
     old, new = ({leaf.name: str(leaf) for leaf in schema.leaves()} for schema in (before, now))
     names = [name for name in new if old.get(name) != new[name]]
     return ", ".join(f"{name} was {old.get(name, 'unknown')}, is {new[name]}" for name in names)
 
 
 def _fixed_bytes(node: Field | Schema) -> int | None:
-    """What a value takes in memory, where each takes the same."""
+    """Return the bytes of a value in memory; None if they differ between values."""
     if not isinstance(node, Field) or node.levels or node.fixed_count is None or node.numpy_dtype is None:
         return None
     return node.fixed_count * node.numpy_dtype.itemsize
 
 
 def _alone(example: object) -> Stored:
-    """The one dict that is stored for an example."""
+    """Return the one dict that is stored for an example."""
     if not isinstance(example, dict) and not getattr(example, "on_threads", False):
         raise TypeError(f"expected a dict, got {type(example).__name__}")
     (stored,) = parts_of(example)

@@ -320,7 +320,7 @@ def check_work_folder(folder: Path) -> None:
 
 
 def _is_unmarked(folder: Path, names: set[str]) -> bool:
-    """Whether a folder without a marker is empty, was locked a moment ago, or is of a version without markers."""
+    """Return True if a folder without a marker is empty, locked, or of a version without markers."""
     if names and names <= {"alone", "data"}:
         return "alone" in names and set(os.listdir(folder / "alone")) <= {LOCK}  # of plain files
     begun = _first_bytes(folder / JOURNAL) == b'{"begin": '

@@ -69,7 +69,7 @@ class Split:
         self.rows = order_rows(self.name, self.keys, order=self.order, seed=self.seed, place=inputs.place)
 
     def fingerprint(self) -> dict[str, object]:
-        """Return what distinguishes its source from others."""
+        """Return what distinguishes a source: keys of a listed one, bytes of a table, code of a stream's function."""
         keys = self.keys if self.stream is None else None
         found = fingerprint(self.source, keys, ordered=self.order == "source")
         said = {"options": options_of(self.source), "code": code_of(self.source)}
@@ -127,7 +127,7 @@ def list_splits(source: object, order: Order, seed: int) -> list[Split]:
 
 
 def open_streams(sources: Mapping[str, Any]) -> dict[str, Stream]:
-    """The streams among the sources of some splits. Splits of one stream share it."""
+    """Return the streams among the sources of some splits. Splits of one stream share it."""
     passes: dict[tuple[int, object], list[str]] = {}
     for name, source in sources.items():
         if not is_listed(source):
@@ -163,14 +163,14 @@ class Numbers(Sequence[str]):
 
 
 def join_keys(parts: Sequence[Sequence[str]]) -> Sequence[str]:
-    """Keys one after the other."""
+    """Concatenate keys."""
     if parts and all(isinstance(part, Numbers) for part in parts):
         return Numbers(np.concatenate([part.rows for part in parts if isinstance(part, Numbers)]))
     return [key for part in parts for key in part]
 
 
 def as_splits(source: object) -> dict[str, Any]:
-    """The sources of the splits by name; a source without splits is train."""
+    """Return the sources of the splits by name; a source without splits is train."""
     if isinstance(source, Splits):
         return {name: _as_source(part) for name, part in source.items()}
     return {"train": _as_source(source)}
@@ -191,7 +191,7 @@ def _as_source(source: Any) -> Any:
 
 
 def _source_of(path: str) -> str:
-    """The hint for a path in the place of a source: the one that reads it."""
+    """Return the hint for a path in place of a source: the source that reads it."""
     code = f"penstock.image_folder({path!r})"
     with suppress(PenstockError, OSError):
         code = detect(path).code
@@ -209,7 +209,7 @@ class Inputs:
 
     @property
     def schema(self) -> Schema | None:
-        """The fields that the source is sure of."""
+        """Fields that the source declares."""
         known = getattr(self.source, "schema", None)
         if known is None and isinstance(self.source, (list, tuple)):
             kinds = set(map(type, self.source))
@@ -219,7 +219,7 @@ class Inputs:
 
     @property
     def are_ours(self) -> bool:
-        """Whether no code but ours makes the examples: neither their own, nor that of a source or a function."""
+        """True if only Penstock's code makes the examples, and none of a class, a source or a function of the user."""
         layer = self.source
         while layer is not None:
             if isinstance(layer, Prepared) or kinds_of(layer):
@@ -232,7 +232,7 @@ class Inputs:
         return True
 
     def keys(self) -> list[str] | int:
-        """The key of each example; or how many there are, where each one's number is its key."""
+        """Return the key of each example; or their number, if each one's number is its key."""
         source = self.source
         if isinstance(source, (list, tuple)):
             numbered = are_plain(source)
@@ -243,11 +243,11 @@ class Inputs:
         return len(self) if numbered else [key_of(source, number) for number in range(len(self))]
 
     def place(self, number: int) -> str:
-        """Where an example comes from, for people."""
+        """Return where an example comes from, for messages."""
         return place_of(self.source, number)
 
     def made_from(self, rows: Array, keys: Sequence[str]) -> bytes | None:
-        """What some examples are made from; None where the source cannot tell whether they have changed.
+        """Return what some examples are made from; None if the source cannot tell whether they have changed.
 
         The rows of a table are not looked at one by one: it is as quick to write them.
         """
@@ -261,7 +261,7 @@ class Inputs:
         return "".join(said).encode("utf-8", "surrogatepass")
 
     def multiplies(self) -> bool:
-        """Whether an example may become many."""
+        """Return True if an example may become several."""
         if is_complete(self.source):
             return False
         if isinstance(self.source, (list, tuple)):
@@ -279,7 +279,7 @@ class Inputs:
 
 
 def origins(source: Any) -> Iterator[Any]:
-    """What the splits of a source are made from, without all that was put around it."""
+    """Yield the sources that the splits of a source were made from, without their wrappers."""
     while hasattr(source, "source"):
         source = source.source
     if isinstance(source, Splits):
@@ -298,45 +298,45 @@ def check_outside(source: object, path: str) -> None:
 
 
 def inputs_digest(made_from: Iterable[bytes | None]) -> str:
-    """What all examples of a file are made from, as one value; "" where that is unknown."""
+    """Return a digest of what all examples of a file are made from; empty if that is unknown."""
     known = list(made_from)
     return "" if None in known else digest(b"".join(part for part in known if part))
 
 
 def multiplies(kind: type) -> bool:
-    """Whether a class of examples has a `split` of its own, not the one that yields the example as it is."""
+    """Return True if a class of examples overrides `split`, so that an example may become several."""
     return hasattr(kind, "load") and getattr(kind, "split", Example.split) is not Example.split
 
 
 def hands_on_records(source: object) -> bool:
-    """Whether a source has records that need not be decoded, if its schema is that of the build."""
+    """Return True if a source has records that need not be decoded, if its schema is that of the build."""
     return hasattr(source, "records")
 
 
 def is_complete(source: object) -> bool:
-    """Whether a source's own schema says all, so that no example needs to be looked at."""
+    """Return True if the schema of a source is complete, so that no example needs to be loaded for it."""
     return takes_many(source) or hands_on_records(source)
 
 
 def are_plain(examples: Iterable[object]) -> TypeGuard[Sequence[Stored]]:
-    """Whether all are dicts that can be stored as they are."""
+    """Return True if all are dicts that can be stored as they are."""
     examples = examples if isinstance(examples, (list, tuple)) else list(examples)
     return set(map(type, examples)) <= {dict} and not any(map(contains, examples, repeat(KEY)))
 
 
 def open_stream(source: Any) -> Iterator[object]:
-    """The examples of a stream, from the start; a generator function is called for them."""
+    """Return the examples of a stream from the start; call a generator function for them."""
     return iter(source() if callable(source) and not isinstance(source, Iterable) else source)
 
 
 def stream_key(example: object, number: int) -> str:
-    """The key of a stream's example: its own, or its number."""
+    """Return the key of a stream's example: its own, or its number."""
     key = own_key(example)
     return str(number) if key is None else key
 
 
 def working_directory() -> str:
-    """The working directory; nothing if it was removed."""
+    """Return the working directory; empty if it was removed."""
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -350,7 +350,7 @@ def return_to(folder: str) -> None:
 
 
 def parts_of(example: object) -> Iterator[Stored]:
-    """The dicts that are stored for an example; an object is asked to load and to split itself first."""
+    """Yield the dicts that are stored for an example; an object loads and splits itself first."""
     if isinstance(example, Mapping):
         yield {name: value for name, value in example.items() if name != KEY} if KEY in example else dict(example)
     elif hasattr(example, "load") and hasattr(example, "to_dict"):
@@ -364,7 +364,7 @@ def parts_of(example: object) -> Iterator[Stored]:
 
 
 def fingerprint(source: Any, keys: list[str] | int | None, ordered: bool) -> dict[str, object]:
-    """What tells two sources apart: the keys of a listed one, the bytes of a table, the code of a stream's function."""
+    """Return what distinguishes a source: keys of a listed one, bytes of a table, code of a stream's function."""
     if keys is None:
         while hasattr(source, "source"):
             source = source.source
@@ -382,7 +382,7 @@ def fingerprint(source: Any, keys: list[str] | int | None, ordered: bool) -> dic
 
 
 def column_checksum(column: object) -> str | int | None:
-    """Of a column's bytes; of a mapped file its size and time of change; None where neither is quick."""
+    """Return a checksum of a column; of a mapped file its size and time; None if neither is quick."""
     if isinstance(column, np.memmap):
         return stamp_of(str(column.filename))
     if isinstance(column, np.ndarray):

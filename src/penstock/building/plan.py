@@ -79,7 +79,7 @@ def order_rows(
     seed: int,
     place: Callable[[int], str] = str,
 ) -> Array:
-    """The numbers of a split's examples in the order of their records.
+    """Return the numbers of a split's examples in the order of their records.
 
     `keys` is their number, when each is its own key. A key that stands twice is an error that names both places.
     """
@@ -109,7 +109,7 @@ def order_rows(
 
 
 def tfds_order(split: str, keys: Iterable[str]) -> Array:
-    """The numbers of examples by the MD5 of their split and key: the order in which TFDS and Datum write them."""
+    """Return the numbers of examples by the MD5 of split and key: the order of TFDS and Datum."""
     salt = hashlib.md5(split.encode(), usedforsecurity=False)
     digests = bytearray()
     for key in keys:
@@ -121,12 +121,12 @@ def tfds_order(split: str, keys: Iterable[str]) -> Array:
 
 
 def cut_shards(count: int, shards: int) -> Array:
-    """Where shards begin and end that share `count` records evenly."""
+    """Return where shards begin and end that share `count` records evenly."""
     return np.array([round(count * number / shards) for number in range(shards + 1)], np.int64)
 
 
 def cut_files(lengths: Array, most_bytes: int, most_records: int) -> list[int]:
-    """Where files begin and end that take as many records as fit, one at least. No records are one empty file."""
+    """Return where files begin and end that hold as many records as fit, at least one. No records: one empty file."""
     ends = np.cumsum(lengths)
     cuts = [0]
     while cuts[-1] < len(ends) or len(cuts) == 1:
@@ -140,7 +140,7 @@ def cut_files(lengths: Array, most_bytes: int, most_records: int) -> list[int]:
 def count_shards(
     count: int, record_bytes: float, *, shards: int | None, shard_bytes: int, shard_examples: int | None
 ) -> int:
-    """How many shards a split gets: as asked for, or by examples or bytes a shard."""
+    """Return the number of shards of a split: as requested, or by examples or bytes of a shard."""
     if shards is not None:
         return max(1, min(shards, count))
     if shard_examples is not None:

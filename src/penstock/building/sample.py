@@ -182,7 +182,7 @@ def _multiplies(source: Any, item: int, advance: Advance) -> bool:
 
 
 def sample(examples: Iterable[Loadable], on_error: OnError) -> list[Named]:
-    """The first of some examples, loaded. Bad ones are left out, unless that is an error."""
+    """Load the first of some examples. Invalid ones are left out, unless `on_error` is "raise"."""
     taken: list[Named] = []
     size, folder = 0, working_directory()
     for split, key, place, load in examples:
@@ -207,7 +207,7 @@ def sample(examples: Iterable[Loadable], on_error: OnError) -> list[Named]:
 
 
 def loaded(engine: Local, source: Any, rows: Array, *, in_process: bool) -> Generator[Parts | Exception, None, None]:
-    """What examples become, or why not, in their order: a few, then as many at a time as a sample takes.
+    """Yield what examples become, or why not, in order: a few, then as many at a time as a sample has.
 
     in_process  By this process, unless it takes so long that workers are worth it.
     """
@@ -229,7 +229,7 @@ def loaded(engine: Local, source: Any, rows: Array, *, in_process: bool) -> Gene
 
 
 def _arrived(told: bytes) -> Parts | Exception:
-    """What another process has sent: the parts of an example, or why there are none."""
+    """Return what another process has sent: the parts of an example, or the error."""
     parts: Parts
     parts, error, trace = pickle.loads(told)  # noqa: S301  # from our own workers
     if error is None:
@@ -240,7 +240,7 @@ def _arrived(told: bytes) -> Parts | Exception:
 
 
 def load_some(source: Any, rows: Array, advance: Advance | None = None) -> dict[int, bytes]:
-    """Examples by number, or why they cannot be loaded, ready for the way home from another process."""
+    """Load examples by number; return them, or their errors, pickled."""
     found, folder = {}, working_directory()
     for row in rows.tolist():
         begin_example(row)
@@ -254,7 +254,7 @@ def load_some(source: Any, rows: Array, advance: Advance | None = None) -> dict[
 
 
 def _sendable(error: Exception | SystemExit) -> Exception | tuple[str, str]:
-    """The error; of one that cannot be sent its name, and what it says."""
+    """Return an error that can be pickled, or its name and message."""
     with suppress(Exception):
         if isinstance(error, Exception) and str(pickle.loads(pickle.dumps(error))) == str(error):  # noqa: S301  # ours
             return error
@@ -281,7 +281,7 @@ def _python_floats(schema: Schema, splits: list[Split], samples: Samples, option
 
 
 def _infer(examples: list[Named], sure: Schema | None, on_error: OnError, short_floats: bool) -> Schema:
-    """The schema of some examples. A field that no example has a value for waits for one that has."""
+    """Infer the schema of some examples. A field without any value is left for later."""
     told: Stored = {}
     for _, example in examples:
         told.update((name, value) for name, value in example.items() if name not in told and tells(value))
@@ -300,7 +300,7 @@ def _infer(examples: list[Named], sure: Schema | None, on_error: OnError, short_
 
 
 def scan(job: Job, task: Task, advance: Advance) -> Schema:
-    """The schema widened so that it holds the examples of a task, but for those that no wider one holds."""
+    """Return the schema widened to hold the examples of a task, except those that no wider one holds."""
     source = job.sources[task.split]
     wide = job.schema
     if is_complete(source):

@@ -254,7 +254,7 @@ class Spooled:
 
     @property
     def readers(self) -> list[TFRecordReader]:
-        """Opened when needed, in each process by itself."""
+        """Readers of the files, opened when needed, in each process."""
         readers = self._readers  # which another thread may let go of meanwhile
         if readers is None:
             readers = [TFRecordReader(path) for path, _ in self.files]
@@ -264,7 +264,7 @@ class Spooled:
 
     @property
     def nbytes(self) -> int:
-        """Of all files."""
+        """Size of all files."""
         return sum(path.stat().st_size for path, _ in self.files)
 
     def __len__(self) -> int:
@@ -277,7 +277,7 @@ class Spooled:
 
     @property
     def keys(self) -> list[str]:
-        """The keys that the examples had."""
+        """Keys of the examples."""
         if self._keys is None:
             keys: list[str] = []
             for reader in self.readers:
@@ -287,15 +287,15 @@ class Spooled:
 
     @property
     def numbered(self) -> bool:
-        """Whether each key is the example's number: then none are kept."""
+        """True if each key is the number of the example: then no keys are kept."""
         return not any(read_keys(path) for path, _ in self.files)
 
     def key(self, index: int) -> str:
-        """The key that an example had."""
+        """Return the key of an example."""
         return self.keys[index]
 
     def records(self, rows: Array) -> Records:
-        """Some records, as if all had been written with the one schema."""
+        """Return records, as if all had been written with the one schema."""
         readers, files = self.readers, self._file_of(rows)
         if len(readers) == 1:
             numbers: list[int] = rows.tolist()
@@ -317,7 +317,7 @@ class Spooled:
         return found
 
     def _loosened(self, example: Stored, schema: Schema) -> Stored:
-        """An example whose integers are Python's, where they become float32: those that fit are stored."""
+        """Return an example with Python's integers where they become float32: those that fit are stored."""
         for name, node in schema.items():
             wide = self.schema[name]
             if isinstance(node, Field) and isinstance(wide, Field) and (wide.dtype, node.wire) == ("float32", "int64"):

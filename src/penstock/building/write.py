@@ -127,7 +127,7 @@ def conclude(job: Job, file: str, writer: ShardWriters, parts: Sequence[Loaded])
 
 
 def odd_images(codec: Codec, records: Records) -> dict[str, list[str]]:
-    """The image fields of some records that hold formats on which TFDS fails, each with these formats."""
+    """Return the image fields of some records that hold formats on which TFDS fails, each with these formats."""
     found = {}
     for name, column in codec.schema.flatten(codec.decode(records)).items():
         while isinstance(column, Ragged):
@@ -138,7 +138,7 @@ def odd_images(codec: Codec, records: Records) -> dict[str, list[str]]:
 
 
 def _odd_formats(data: Array, row_splits: Array) -> list[str]:
-    """Which of GIF, WebP and TIFF are among some files, which lie one after the other."""
+    """Return which of GIF, WebP and TIFF are among concatenated files."""
     starts = row_splits[:-1][np.diff(row_splits) > 12]
     heads = data[starts[:, None] + np.arange(12)] if len(starts) else np.empty((0, 12), np.uint8)
     gif = (heads[:, :4] == np.frombuffer(b"GIF8", np.uint8)).all(axis=1).any()
@@ -148,7 +148,7 @@ def _odd_formats(data: Array, row_splits: Array) -> list[str]:
 
 
 def merged_images(parts: Iterable[Mapping[str, list[str]]]) -> dict[str, list[str]]:
-    """The formats of each field, in any of the parts."""
+    """Return the formats of each field, in any of the parts."""
     found: dict[str, list[str]] = {}
     for part in parts:
         for name, formats in part.items():
@@ -247,14 +247,14 @@ def write_shards(workers: Workers, job: Job, tasks: list[Task], advance: Advance
 
 
 def cut(task: Task, count: int) -> list[Piece]:
-    """The examples of a task in at most `count` pieces."""
+    """Cut the examples of a task into at most `count` pieces."""
     ends = np.linspace(0, len(task.rows), max(1, min(count, len(task.rows) // FEWEST)) + 1).astype(int).tolist()
     spans = enumerate(pairwise(ends))
     return [Piece(Task(task.split, task.file, task.rows[a:b], task.keys[a:b]), number) for number, (a, b) in spans]
 
 
 def perform(job: Job, item: Task | Piece | Join, advance: Advance) -> ShardResult | Loaded:
-    """A task, a piece of one, or the end of one."""
+    """Run a task, a piece of one, or the end of one."""
     if isinstance(item, Task):
         return write_shard(job, item, advance)
     if isinstance(item, Join):

@@ -54,7 +54,7 @@ class AISStore:
 
     @property
     def client(self) -> Any:
-        """The SDK's client of the cluster, which has connections of its own in each process."""
+        """Client of the cluster, with connections of its own in each process."""
         endpoint = self._endpoint or os.environ.get("AIS_ENDPOINT", "")
         if not endpoint:
             hint = "Set it to that of its proxy, as in http://localhost:8080"
@@ -62,7 +62,7 @@ class AISStore:
         return _client(endpoint)
 
     def list(self, prefix: str) -> Iterator[Entry]:
-        """The objects of a folder, in order of name."""
+        """Return the objects of a folder, in order of name."""
         folder = f"{prefix.rstrip('/')}/" if prefix else ""
         found = self.tried(prefix, lambda: self._bucket.list_all_objects(folder, props=PROPERTIES))
         entries = [Entry(each.name, each.size, _version(each.checksum, each.version)) for each in found]
@@ -73,13 +73,13 @@ class AISStore:
         return names_below(self.list(folder), folder)
 
     def entry(self, name: str) -> Entry:
-        """What is known of an object. How large it is once transformed, only reading it tells."""
+        """Return what is known of an object. The size of a transformed one is known by reading it."""
         if self.etl is not None:
             return Entry(name, len(self.read(name)))
         return self.tried(name, lambda: self._head(name))
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """An object, or a part of it."""
+        """Return an object, or a part of it."""
         stop = None if length is None else start + length
         if self.etl is not None:
             return self.tried(name, lambda: self._whole(name))[start:stop]
@@ -120,13 +120,13 @@ class AISStore:
             raise replaced(f"{self.url}/{name}")
 
     def send(self, path: Path, name: str) -> Entry:
-        """A local file becomes an object."""
+        """Copy a local file to an object."""
         patience = max(DEADLINE, path.stat().st_size / (1 << 18))
         self.tried(name, lambda: _done(self._bucket.object(name).get_writer().put_file(path)), patience=patience)
         return self.entry(name)
 
     def publish(self, name: str, data: bytes, *, exclusive: bool = False, sync: bool = False) -> bool:
-        """Some bytes become an object. AIStore has no conditional put: `exclusive` looks first, and two may not see."""
+        """Write an object. AIStore has no conditional put: `exclusive` checks first, which is a race."""
         if exclusive:
             with suppress(NotFoundError):
                 self.entry(name)
@@ -135,7 +135,7 @@ class AISStore:
         return True
 
     def delete(self, name: str) -> None:
-        """Take an object away, if it is there."""
+        """Delete an object, if it exists."""
         with suppress(NotFoundError):
             self.tried(name, lambda: _done(self._bucket.object(name).delete()))
 
@@ -230,7 +230,7 @@ class AISStore:
 
 
 def option(url: str, name: str, value: str) -> str:
-    """A URL, or a pattern of URLs, of an AIStore with one more option for its bucket.
+    """Return a URL or pattern of an AIStore with one more option for its bucket.
 
     etl       an ETL of the cluster transforms what is read
     endpoint  where the cluster is, whatever AIS_ENDPOINT says
@@ -259,7 +259,7 @@ def _client(endpoint: str) -> Any:
 
 @lru_cache
 def _broken_answers() -> tuple[type[Exception], ...]:
-    """What is raised where an answer does not come, or not as a whole; the SDK's parsers see to some of it."""
+    """Return the errors of an answer that is missing or incomplete; some are of the SDK's parsers."""
     import msgspec
     import pydantic
     import requests
@@ -270,13 +270,13 @@ def _broken_answers() -> tuple[type[Exception], ...]:
 
 
 def _done(response: Response) -> None:
-    """What was asked for was done, and not only answered: the SDK takes a redirect that leads nowhere for an answer."""
+    """Check that a request was carried out: the SDK accepts a redirect that leads nowhere as an answer."""
     if response.status_code != 200:
         raise ShortError(f"the status {response.status_code}")
 
 
 def _body(raw: HTTPResponse, length: int | None) -> bytes:
-    """What an answer holds. A server that gives a byte now and then is not waited for."""
+    """Return the body of an answer. A server that sends a byte now and then times out."""
     deadline = time.monotonic() + DEADLINE
     pieces: list[bytes] = []
     with closing(raw):
@@ -292,5 +292,5 @@ def _body(raw: HTTPResponse, length: int | None) -> bytes:
 
 
 def _version(checksum: str, version: str) -> str | None:
-    """What changes with an object's content."""
+    """Return what changes with the content of an object."""
     return checksum or version or None

@@ -60,14 +60,14 @@ class RemoteFile:
 
     @property
     def tag(self) -> str:
-        """What tells its content from others that had its name."""
+        """What distinguishes its content from others of its name."""
         if self.crc32c is not None:
             return checksum_tag(self.crc32c)
         return blake2b(f"{self.size} {self.version}".encode(), digest_size=4).hexdigest()
 
 
 def checksum_tag(crc32c: int) -> str:
-    """The tag of a file whose CRC-32C is known."""
+    """Return the tag of a file whose CRC-32C is known."""
     return f"{crc32c:08x}"
 
 
@@ -97,7 +97,7 @@ class Cache:
 
     @property
     def most(self) -> int:
-        """How many bytes it may have."""
+        """Maximum size of the cache in bytes."""
         if self._most is None:
             self.claim()
             free = shutil.disk_usage(self.folder).free
@@ -142,17 +142,17 @@ class Cache:
                 raise
 
     def path(self, file: RemoteFile) -> Path:
-        """Where a file is, or will be."""
+        """Return the path of a file in the cache."""
         return self.place(file.url.rpartition("/")[0]) / file.tag / url_name(file.url)
 
     def place(self, url: str) -> Path:
-        """Where the files of a folder are: each below its tag."""
+        """Return the folder of the files of a remote folder: each is below its tag."""
         digest = blake2b(url.encode(), digest_size=6).hexdigest()
         name = re.sub(r"[^\w.-]", "_", url_name(redact(url)))[:60]
         return self.folder / f"{digest}-{name}"
 
     def has(self, file: RemoteFile) -> bool:
-        """Whether a file is there; then it counts as used."""
+        """Return True if the cache has a file; mark it as used."""
         try:
             os.utime(self.path(file))
         except OSError:
@@ -166,7 +166,7 @@ class Cache:
         kept: Callable[[], Sequence[Path]] = tuple,
         pulse: Callable[[], None] = lambda: None,
     ) -> Path:
-        """A file, brought if it is not there.
+        """Return a file; download it if the cache does not have it.
 
         kept   those that go last to make room for it, the dearest first
         pulse  called now and then; what it raises ends the waiting
@@ -236,7 +236,7 @@ class Cache:
     def _make_room(
         self, partial: Path, size: int, kept: Callable[[], Sequence[Path]], pulse: Callable[[], None]
     ) -> None:
-        """Take room for a file; where files that are coming have all of it, when one of them is there."""
+        """Reserve room for a file; wait if files in flight have reserved all of it."""
         if size > self.most:
             hint = "Give more: cache_bytes="
             raise StorageError(f"expected a cache of {size} bytes or more, got {self.most} - at {self.folder}. {hint}")
@@ -269,7 +269,7 @@ class Cache:
             return True
 
     def _files(self) -> Iterator[tuple[Path, int, float]]:
-        """Each file of the cache with its size and the time it was last used; no other file."""
+        """Yield each file of the cache with its size and the time it was last used; no other file."""
         for place in _folders(self.folder, _PLACE):
             for tag in _folders(place, _TAG):
                 with suppress(FileNotFoundError, NotADirectoryError), os.scandir(tag) as entries:
@@ -280,7 +280,7 @@ class Cache:
                                 yield Path(entry.path), about.st_size, about.st_mtime
 
     def _is_left_over(self, partial: Path) -> bool:
-        """Whether nobody writes a file any more."""
+        """Return True if no process writes a file any more."""
         path = self._lock_path(partial.with_name(partial.name[1 : -len(_PARTIAL)]))
         lock = try_lock(path)
         if lock is None:
@@ -295,7 +295,7 @@ class Cache:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """While no other process or thread makes room."""
+        """Hold the lock for making room."""
         deadline = time.monotonic() + PATIENCE
         while (lock := try_lock(self.folder / LOCKS / "room")) is None:
             if time.monotonic() > deadline:
@@ -320,7 +320,7 @@ def _create(path: Path) -> BinaryIO:
 
 
 def _folders(folder: Path | str, pattern: re.Pattern[str]) -> list[str]:
-    """Folders of a folder whose names match, without symbolic links."""
+    """Return the folders in a folder whose names match, without symbolic links."""
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         return [each.path for each in entries if pattern.fullmatch(each.name) and each.is_dir(follow_symlinks=False)]
     return []
@@ -332,12 +332,12 @@ def _is_cache_name(name: str) -> bool:
 
 
 def default_folder() -> Path:
-    """The cache where no folder is given: the folder itself, no subfolder of it."""
+    """Return the cache if no folder is given: the folder itself, no subfolder of it."""
     return cache_home() / "shards"
 
 
 def cache_home() -> Path:
-    """The folder of all that may be deleted: in $XDG_CACHE_HOME, which has to be on a local disk."""
+    """Return the folder of everything that may be deleted: in $XDG_CACHE_HOME, which must be on a local disk."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     if is_url(home):
         raise SchemaError("expected a local folder in XDG_CACHE_HOME, got a URL", home)

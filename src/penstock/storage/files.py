@@ -291,7 +291,7 @@ class LocalCopy:
 
 @lru_cache
 def _cache(folder: Path) -> Cache:
-    """The cache where no folder is given. `folder` is where it is: another one if the environment changes."""
+    """Return the cache where no folder is given. `folder` is where it is: another one if the environment changes."""
     return Cache()
 
 
@@ -333,7 +333,7 @@ def fit_cache(copies: Sequence[LocalCopy]) -> bool:
 
 @contextmanager
 def named_by_url(copies: Iterable[LocalCopy]) -> Iterator[None]:
-    """Errors name the object, and not its copy in the cache."""
+    """Name the object in errors in place of its copy in the cache."""
     try:
         yield
     except PenstockError as error:
@@ -350,12 +350,12 @@ def named_by_url(copies: Iterable[LocalCopy]) -> Iterator[None]:
 
 
 def beside(directory: Path | str, name: str) -> Path | str:
-    """A file of a directory, which may be a URL."""
+    """Return the path of a file in a directory, which may be a URL."""
     return join_url(str(directory), name) if is_url(directory) else Path(directory) / name
 
 
 def read_bytes(path: Path | str) -> bytes:
-    """The whole of a small file."""
+    """Return the content of a small file."""
     if not is_url(path):
         return Path(path).read_bytes()
     store, name = open_store(str(path))
@@ -383,7 +383,7 @@ def publish_document(path: Path | str, data: bytes) -> None:
 
 
 def read_json(path: Path | str, what: str, most_bytes: int, parse: Parse = parse_json) -> Any:
-    """A small file of a dataset; `what` it is, for people."""
+    """Read a small JSON file of a dataset; `what` names it in messages."""
     if is_url(path):
         return read_json_object(str(path), what, most_bytes, parse)[0]
     try:
@@ -395,7 +395,7 @@ def read_json(path: Path | str, what: str, most_bytes: int, parse: Parse = parse
 
 
 def read_json_object(url: str, what: str, most_bytes: int, parse: Parse = parse_json) -> tuple[Any, Entry]:
-    """The same of a store, with what is known of the object that was read."""
+    """Read a small JSON object of a store; return it with its entry."""
     store, name = open_store(url)
     try:
         entry = store.entry(name)

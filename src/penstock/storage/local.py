@@ -102,7 +102,7 @@ class LocalStore:
 
 @contextmanager
 def _found(path: str) -> Iterator[None]:
-    """A file that is missing, or is a folder, is a NotFoundError."""
+    """Raise NotFoundError for a file that is missing, or is a folder."""
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
@@ -212,7 +212,7 @@ def try_lock(path: Path) -> int | None:
 def machine_lock(name: str) -> int | None:
     """Lock a name among the processes of this machine, by a temporary file."""
     digest = blake2b(name.encode(), digest_size=12).hexdigest()
-    return try_lock(Path(tempfile.gettempdir(), f"penstock-locks-{os.getuid()}", digest))
+    return try_lock(Path(tempfile.gettempdir(), f"penstock-locks-{getattr(os, 'getuid', int)()}", digest))
 
 
 def unlock(handle: int) -> None:
@@ -227,7 +227,7 @@ def unlock(handle: int) -> None:
 
 
 def held(handle: int) -> bool:
-    """Whether this process holds an open file now."""
+    """Return True if this process holds an open file now."""
     try:
         import fcntl
     except ImportError:  # a system without such locks
@@ -240,7 +240,7 @@ def held(handle: int) -> bool:
 
 
 def is_still(path: Path, handle: int) -> bool:
-    """Whether the file that is held is the one that others will find; whoever is done removes his own."""
+    """Return True if a locked file is still the one at its path: its last owner may have removed it."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(handle))
     except FileNotFoundError:

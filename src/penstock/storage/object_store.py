@@ -83,7 +83,7 @@ class Objects:
         return f"Objects({redact(self.url)!r})"
 
     def list(self, prefix: str) -> Iterator[Entry]:
-        """The objects of a folder, in order of name."""
+        """Return the objects of a folder, in order of name."""
         if self.url.startswith("http"):
             got = "a web server, which cannot be asked. Name each file, or a range: part-{000..146}.tar"
             raise StorageError(f"expected a store that lists its objects, got {got} - at {self._at(prefix)}")
@@ -99,7 +99,7 @@ class Objects:
         return names_below(self.list(folder), folder)
 
     def entry(self, name: str) -> Entry:
-        """What is known of an object."""
+        """Return what is known of an object."""
 
         def attempt() -> Any:
             try:
@@ -112,7 +112,7 @@ class Objects:
         return _entry(self._tried(name, attempt))
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """An object, or a part of it."""
+        """Return an object, or a part of it."""
         if length == 0:
             return b""
         options: dict[str, object] = {}
@@ -188,7 +188,7 @@ class Objects:
         return found
 
     def send(self, path: Path, name: str) -> Entry:
-        """A local file becomes an object."""
+        """Copy a local file to an object."""
         self._check_writable(name)
         size = path.stat().st_size
 
@@ -201,7 +201,7 @@ class Objects:
         return Entry(name, size, _tag(sent))
 
     def publish(self, name: str, data: bytes, *, exclusive: bool = False, sync: bool = False) -> bool:
-        """Some bytes become an object."""
+        """Write an object."""
         self._check_writable(name)
         mode = "create" if exclusive else "overwrite"
         try:
@@ -212,7 +212,7 @@ class Objects:
         return True
 
     def delete(self, name: str) -> None:
-        """Take an object away, if it is there."""
+        """Delete an object, if it exists."""
         self._check_writable(name)
         try:
             self._tried(name, lambda: self._obs.delete(self._store, name), doing="deleting")
@@ -259,13 +259,13 @@ class Objects:
         return retry(partial(self._waited, attempt), judge, since=since)
 
     def _waited(self, attempt: Callable[[], Result]) -> Result:
-        """What an attempt gives. The library looks for no signals: the main thread waits while another one calls it."""
+        """Run an attempt. The library ignores signals: the main thread waits while another one calls it."""
         if threading.current_thread() is not threading.main_thread():
             return attempt()
         return self._pool().submit(attempt).result()
 
     def _failure(self, error: Exception, where: str, doing: str) -> Exception | None:
-        """The error for what does not pass by itself."""
+        """Return the error for a failure that is not temporary."""
         kind = type(error).__name__
         if kind == "AlreadyExistsError":
             return FileExistsError(where)
@@ -301,25 +301,25 @@ def _entry(meta: Meta) -> Entry:
 
 
 def _tag(meta: Meta) -> str | None:
-    """The ETag of an object. Azure quotes it when it is asked for the object, and not when it lists it."""
+    """Return the ETag of an object. Azure quotes it when it is asked for the object, and not when it lists it."""
     tag = meta.get("e_tag")
     return tag if tag is None else str(tag).strip('"')
 
 
 def _status(error: Exception) -> str:
-    """The status of HTTP that an error of the library speaks of."""
+    """Return the status of HTTP that an error of the library speaks of."""
     status = _STATUS.search(str(error))
     return (status[1] or status[2]) if status else ""
 
 
 def _code(error: Exception) -> str:
-    """The code that a store gives as its reason, such as InvalidBucketName."""
+    """Return the code that a store gives as its reason, such as InvalidBucketName."""
     code = _CODE.search(str(error))
     return code[1] if code else ""
 
 
 def _said(error: Exception) -> str:
-    """What a library says, in a line: its errors have several, some of them whole pages of HTML."""
+    """Return an error of the library in one line: some have pages of HTML."""
     if code := _code(error):
         message = _MESSAGE.search(str(error))
         return " ".join(filter(None, (_status(error), code))) + (
@@ -332,7 +332,7 @@ def _said(error: Exception) -> str:
 
 
 def _made(obs: ModuleType, url: str) -> Any:
-    """The library's store of a URL."""
+    """Return the library's store of a URL."""
     scheme, _, place = url.partition("://")
     client: dict[str, object] = {
         "allow_http": True,
@@ -371,7 +371,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def library() -> ModuleType:
-    """The native module of obstore."""
+    """Return the native module of obstore."""
     process = os.getpid()
     found = _loaded.get(process)
     if found is None:
@@ -392,7 +392,7 @@ def _imported() -> ModuleType:
 
 
 def _again(module: ModuleType) -> ModuleType:
-    """The same module with nothing in it that an earlier process left."""
+    """Import the module again, without anything that an earlier process left in it."""
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
         assert module.__file__ is not None
         path = shutil.copy(module.__file__, Path(folder))

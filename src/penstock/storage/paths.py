@@ -28,7 +28,7 @@ _NUMBERED = re.compile(r"\{(\d{0,18})\.\.\}")
 
 
 def path_list(paths: Paths) -> list[str]:
-    """A path, or some, as a list of texts."""
+    """Return one or several paths as a list of str."""
     if isinstance(paths, (str, os.PathLike)):
         return [checked_path(paths)]
     if isinstance(paths, (bytes, Mapping)) or not isinstance(paths, Iterable):
@@ -42,7 +42,7 @@ def path_list(paths: Paths) -> list[str]:
 
 
 def expand(pattern: PathLike) -> list[str]:
-    """The files that a pattern names, in order.
+    """Return the files that a pattern names, in order.
 
     part-{000..146}.tfrecord   a range, as shells write it: each of its files has to be there; {0..8..2} is every other
     part-{000..}.tfrecord      those that are there from this number on: none may be missing in between
@@ -80,12 +80,12 @@ def expand(pattern: PathLike) -> list[str]:
 
 
 def is_numbered(path: str | os.PathLike[str]) -> bool:
-    """Whether a path stands for files with numbers, such as out-{00000..}.tar, however many there are."""
+    """Return True if a path stands for files with numbers, such as out-{00000..}.tar, however many there are."""
     return _NUMBERED.search(os.fspath(path)) is not None
 
 
 def numbered(pattern: str) -> Iterator[str]:
-    """The names that such a pattern gives, without an end; the pattern itself where it has no numbers."""
+    """Yield the names of such a pattern without end; the pattern itself if it has no numbers."""
     match = _NUMBERED.search(pattern)
     if match is None:
         yield pattern
@@ -95,13 +95,13 @@ def numbered(pattern: str) -> Iterator[str]:
 
 
 def named_by(pattern: str) -> re.Pattern[str]:
-    """What the names of such a pattern match, their numbers as a group."""
+    """Return a regular expression for the names of a pattern, with the number as a group."""
     parts = re.split(_NUMBERED.pattern.replace("(", "(?:"), pattern)
     return re.compile(r"(\d+)".join(map(re.escape, parts)))
 
 
 def numbered_files(pattern: str) -> dict[int, str]:
-    """The files that are there under the names of a pattern, by their numbers."""
+    """Return the existing files of a pattern, by number."""
     folder, name = os.path.split(pattern)
     if is_numbered(folder):
         raise StorageError(f"expected numbers in the names of files, got them in a folder's - at {pattern}")
@@ -114,7 +114,7 @@ def numbered_files(pattern: str) -> dict[int, str]:
 
 
 def _names_in(folder: str) -> list[str]:
-    """The names in a folder, local or of a store; none where there is no folder."""
+    """Return the names in a folder, local or of a store; none if it does not exist."""
     if is_url(folder):
         store, name = open_store(folder)
         below = (entry.name[len(name) :].lstrip("/") for entry in store.list(name))
@@ -126,7 +126,7 @@ def _names_in(folder: str) -> list[str]:
 
 
 def split_patterns(pattern: str) -> dict[str, str]:
-    """The patterns of splits whose files are there: {split}-{000..}.tfrecord stands for train-{000..}.tfrecord ..."""
+    """Return the patterns of existing splits: {split}-{000..}.tfrecord becomes train-{000..}.tfrecord ..."""
     first, *rest = pattern.split(SPLIT)
     parts = [named_by(part).pattern for part in (first, "".join(rest[:1]))]
     same = "".join(f"(?P=split){named_by(part).pattern}" for part in rest[1:])
@@ -142,7 +142,7 @@ def split_patterns(pattern: str) -> dict[str, str]:
 
 
 def _there(pattern: str) -> list[str]:
-    """The files of a pattern. One that is missing before others that are there is an error."""
+    """Return the existing files of a pattern. A gap in their numbers is an error."""
     found = list(numbered_files(pattern).values())
     if not found:
         raise StorageError(f"expected files, got no {next(numbered(pattern))} - at {pattern}")
@@ -170,7 +170,7 @@ def names_record_files(path: str | os.PathLike[str]) -> bool:
 
 
 def is_glob(path: str) -> bool:
-    """Whether a path, or what a URL names in its store, has characters that stand for others."""
+    """Return True if a path, or the name in a URL, has wildcards."""
     return glob.has_magic(split_url(path)[1] if is_url(path) else path)
 
 
@@ -179,7 +179,7 @@ def _files(pattern: str) -> list[str]:
 
 
 def _objects(pattern: str) -> list[str]:
-    """The objects that a glob names, among those of its longest fixed folder."""
+    """Return the objects that a glob names, among those of its longest fixed folder."""
     store, name = open_store(pattern)
     fixed = name[: next(at for at, letter in enumerate(name) if letter in "*?[")].rpartition("/")[0]
     parts = re.split(r"(\*\*/|\*|\?|\[[^]]*\])", name)
@@ -189,12 +189,12 @@ def _objects(pattern: str) -> list[str]:
 
 
 def _letters(part: str) -> str:
-    """Letters as they are, or some of which one stands there."""
+    """Return a regular expression for literal text, or for a set in brackets."""
     return fnmatch.translate(part)[len("(?s:") : -len(")\\Z")] if part.startswith("[") else re.escape(part)
 
 
 def _ranges(text: str) -> Iterator[str]:
-    """The text with each of its ranges counted out; the first one turns slowest."""
+    """Yield the text with each of its ranges counted out; the first one turns slowest."""
     match = _RANGE.search(text)
     if match is None:
         yield text
@@ -210,7 +210,7 @@ def _ranges(text: str) -> Iterator[str]:
 
 
 def entries(folder: str) -> Sequence[FolderEntry]:
-    """What is in a folder, by name; hidden files are left out."""
+    """Return the files and folders of a folder, by name, without hidden ones."""
     return list_folder(folder).entries()
 
 
@@ -223,7 +223,7 @@ def is_directory(entry: FolderEntry) -> bool:
 
 
 def files_named(patterns: Paths, suffixes: Sequence[str]) -> list[str]:
-    """The files that patterns name; a folder stands for those in it that have one of the suffixes."""
+    """Return the files that patterns name; a folder stands for those in it that have one of the suffixes."""
     return [file for text in path_list(patterns) for file in _files_named(text, suffixes)]
 
 
@@ -251,5 +251,5 @@ def record_suffixes(format: str) -> tuple[str, ...]:
 
 
 def has_suffix(name: str, suffixes: Sequence[str]) -> bool:
-    """Whether a name ends in one of the suffixes, in capitals or not."""
+    """Return True if a name ends in one of the suffixes, in any case."""
     return name.lower().endswith(tuple(suffixes))

@@ -88,22 +88,22 @@ class Store(Protocol):
 
 
 def is_url(path: object) -> bool:
-    """Whether a path is that of an object store or of a web server."""
+    """Return True for the URL of an object store or web server."""
     return isinstance(path, str) and _URL.match(path) is not None
 
 
 def url_name(url: str) -> str:
-    """The last part of a URL."""
+    """Return the last part of a URL."""
     return url.rstrip("/").rpartition("/")[2]
 
 
 def join_url(url: str, name: str) -> str:
-    """The URL of something below another."""
+    """Return the URL of a name below another URL."""
     return f"{url.rstrip('/')}/{name}"
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """The root of a URL's store, and the name of what it names there."""
+    """Return the root of a URL's store, and the name in it."""
     match = _URL.match(url)
     scheme = match[1].lower() if match else ""
     if scheme not in SCHEMES:

@@ -50,7 +50,7 @@ class Local:
 
     @contextmanager
     def start(self, destination: Path | str) -> Iterator[Local]:
-        """Itself: processes begin and end with the work."""
+        """Yield the engine itself: processes begin and end with the work."""
         yield self
 
     @property
@@ -65,17 +65,17 @@ class Local:
 
     @property
     def processes(self) -> int:
-        """How many workers there are at most."""
+        """Maximum number of worker processes."""
         return self.workers or default_threads()
 
     @property
     def worker_memory(self) -> int:
-        """The share of a worker."""
+        """Bytes that the examples in flight of one worker may take."""
         return (self.max_memory or _machine_memory() // 4) // self.processes
 
     @property
     def chunk_bytes(self) -> int:
-        """What a worker gathers before it encodes: decoded, encoded and written copies share the budget."""
+        """Bytes that a worker collects before it encodes: decoded, encoded and written copies share the budget."""
         return max(1 << 16, min(1 << 22, self.worker_memory // 8))
 
     def map(
@@ -119,7 +119,7 @@ class LostWorkerError(BuildError):
 
 
 def describe_exit(code: int | None) -> str:
-    """How a process ended, in words."""
+    """Describe how a process ended."""
     if code is None or code >= 0:
         return f"with code {code}"
     with suppress(ValueError):
@@ -183,7 +183,7 @@ def map_in_processes(
 
 
 def survives_fork() -> bool:
-    """Whether a fork of this process can do what the process can. TensorFlow, once it has run, waits in it forever."""
+    """Return True if a fork of this process can do what the process can. After TensorFlow has run, it hangs."""
     eager = sys.modules.get("tensorflow.python.eager.context")
     return sys.platform != "linux" or not getattr(getattr(eager, "_context", None), "_initialized", False)
 
@@ -210,7 +210,7 @@ class _Worker(Generic[Item]):
         self.connection.send(item)
 
     def end(self) -> int | None:
-        """At once, in whatever it is doing: all that it leaves behind are temporary files."""
+        """Kill the process, whatever it does: it leaves only temporary files behind."""
         self.process.kill()
         self.process.join()
         self.connection.close()
@@ -220,7 +220,7 @@ class _Worker(Generic[Item]):
 
 
 def portable(error: BaseException, item: object) -> BaseException:
-    """An error of an item, such that it survives the way to another process."""
+    """Return an error that survives pickling to another process."""
     if isinstance(error, (PenstockError, OSError, MemoryError)):
         with suppress(Exception):
             if type(pickle.loads(pickle.dumps(error))) is type(error):  # noqa: S301  # our own
@@ -238,7 +238,7 @@ class WorkerTraceback(Exception):  # noqa: N818  # not raised: it shows where an
 def _serve(
     connection: Connection, function: Function[Shared, Item, Result], shared: Shared, current: c_longlong
 ) -> None:
-    """A worker's life."""
+    """Run items in a worker process until the parent ends it."""
     global _current  # one for each process
     _current = current
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C, and ends its workers
@@ -257,7 +257,7 @@ def _serve(
 
 
 def _end_with_parent() -> None:
-    """However the parent ends, its workers do not outlive it."""
+    """End this process when its parent ends."""
     import multiprocessing
 
     parent = multiprocessing.parent_process()

@@ -96,7 +96,7 @@ class Ray:
 
     @contextmanager
     def start(self, destination: Path | str) -> Iterator[Cluster]:
-        """Connect, and see that every machine can do its part."""
+        """Connect, and check every machine."""
         ray, ours = self._connected()
         try:
             machines = [node for node in ray.nodes() if node["Alive"]]
@@ -125,7 +125,7 @@ class Ray:
         return {"num_cpus": self.cpus, "max_retries": self.retries, "retry_exceptions": False}
 
     def _connected(self) -> tuple[ModuleType, bool]:
-        """Ray, and whether the connection is ours to end."""
+        """Return Ray, and whether this engine must end the connection."""
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         try:
@@ -151,7 +151,7 @@ class Ray:
     def _check(
         self, ray: ModuleType, machines: list[_Node], destination: Path | str, environment: dict[str, str]
     ) -> None:
-        """Before any work: that all machines have this version, and reach the destination."""
+        """Check that all machines have this version and reach the destination."""
         addresses = sorted({node["NodeManagerAddress"] for node in machines})
         if len(addresses) > 1 and not self.shared and isinstance(destination, Path):
             got = f"the path {destination} and a cluster of {len(addresses)} machines"
@@ -174,7 +174,7 @@ class Ray:
     def _ask(
         self, ray: ModuleType, machines: list[_Node], mark: str, environment: dict[str, str]
     ) -> list[tuple[_Node, dict[str, str]]]:
-        """What each machine says of itself."""
+        """Return the answer of each machine."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # type: ignore[import-not-found]
 
         question = ray.remote(_question())
@@ -211,7 +211,7 @@ def _called(shared: tuple[Callable[[Item], Result], Sequence[Item]], number: int
 
 @contextmanager
 def _mark(destination: Path | str) -> Iterator[str]:
-    """Something in the destination that every machine must find."""
+    """Create a file in the destination that every machine must find."""
     name = f".{ATTEMPT}{secrets.token_hex(8)}.partial"
     if isinstance(destination, Path):
         folder = destination.absolute()
@@ -232,7 +232,7 @@ def _mark(destination: Path | str) -> Iterator[str]:
 
 
 def _question() -> Callable[[str, dict[str, str]], dict[str, str]]:
-    """A function that runs where penstock may not be: one that has no name here is sent as it is."""
+    """Return a function for machines that may lack penstock: a nested function is sent by value."""
 
     def answer(mark: str, environment: dict[str, str]) -> dict[str, str]:
         import importlib.metadata
@@ -257,13 +257,13 @@ def _question() -> Callable[[str, dict[str, str]], dict[str, str]]:
 
 
 def _environment(ray: ModuleType) -> dict[str, str]:
-    """How this process finds object stores, for the tasks; but for what Ray was told to set for them."""
+    """Return the variables of object stores for the tasks, without those that Ray sets itself."""
     told = ray.get_runtime_context().runtime_env.get("env_vars", {})
     return {name: value for name, value in os.environ.items() if name.startswith(STORE_VARIABLES) and name not in told}
 
 
 def beside_script() -> list[str]:
-    """What was imported from the folder of the script, or of `python -m`: modules as files, packages as folders."""
+    """Return the modules and packages that were imported from the folder of the script, or of `python -m`."""
     main = sys.modules["__main__"]
     script = getattr(main, "__file__", None) if getattr(main, "__spec__", None) is None else None
     folder = os.path.dirname(os.path.realpath(script)) if script else os.path.realpath(os.getcwd())
@@ -280,7 +280,7 @@ def beside_script() -> list[str]:
 
 
 def _hint() -> str:
-    """What may help: Ray does not tell a wrong address from a missing token."""
+    """Return what may help: Ray does not distinguish a wrong address from a missing token."""
     start = "Start one with `ray start --head`, or give the address of its head"
     where = "in RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
     token = f"If it asks for a token: set RAY_AUTH_MODE=token, and have the token {where}"
@@ -323,7 +323,7 @@ class Cluster:
         self.look()
 
     def look(self) -> None:
-        """See which machines there are, and what they have."""
+        """Update the machines of the cluster and their resources."""
         nodes = [node for node in self.ray.nodes() if node["Alive"]]
         self.alive = {node["NodeID"] for node in nodes}
         having = [node["Resources"] for node in nodes if node["Resources"].get("CPU", 0) >= self.options["num_cpus"]]
@@ -334,27 +334,27 @@ class Cluster:
 
     @property
     def processes(self) -> int:
-        """How many items are worked on at once."""
+        """Number of items that are worked on at once."""
         return self._workers or self._room
 
     @property
     def window(self) -> int:
-        """How many items are on their way at most."""
+        """Maximum number of items in flight."""
         return self._workers or AHEAD * self._room
 
     @property
     def worker_memory(self) -> int:
-        """The share of a worker."""
+        """Bytes that the examples in flight of one worker may take."""
         return self._share.worker_memory
 
     @property
     def chunk_bytes(self) -> int:
-        """What a worker gathers before it encodes."""
+        """Bytes that a worker collects before it encodes."""
         return self._share.chunk_bytes
 
     @property
     def sync(self) -> bool:
-        """Always: a machine may be lost at any time."""
+        """True: a machine may be lost at any time."""
         return True
 
     @property
@@ -451,11 +451,11 @@ class _Flights(Generic[Item]):
         self._owners[reference] = flight
 
     def _key(self, flight: _Flight[Item]) -> str:
-        """What the latest attempt at an item is known by."""
+        """Return the name of the latest attempt at an item."""
         return f"{self._name}/{flight.number}/{flight.attempts}"
 
     def landed(self) -> Iterator[tuple[Item, _Answer]]:
-        """Wait a little, and give what is done: all of it. Raises the error of an item."""
+        """Wait a little, and yield every finished item. Raise the error of an item."""
         flying = list(self._owners)
         ready, _ = self.ray.wait(flying, num_returns=1, timeout=LOOK)
         if ready:
@@ -478,7 +478,7 @@ class _Flights(Generic[Item]):
         self._watch()
 
     def _told(self, flight: _Flight[Item], reference: object) -> _Answer | None:
-        """What an attempt tells; None where it was lost and another one is under way."""
+        """Return the answer of an attempt; None if it was lost and another one is in flight."""
         lost = self.ray.exceptions
         try:
             told: _Answer = self.ray.get(reference)
@@ -514,7 +514,7 @@ class _Flights(Generic[Item]):
                     self._send(flight)
 
     def _place(self, flight: _Flight[Item]) -> str | None:
-        """The machine that works on the latest attempt at an item, if one has begun."""
+        """Return the machine that works on the latest attempt at an item; None if none has begun."""
         from ray.experimental.internal_kv import _internal_kv_get  # type: ignore[import-not-found]
 
         found = _internal_kv_get(self._key(flight), namespace=NAMESPACE)
@@ -540,7 +540,7 @@ class _Flights(Generic[Item]):
 
 
 def first_line(error: BaseException) -> str:
-    """An error in short: Ray's go on for pages."""
+    """Return an error in one line: Ray's have pages."""
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
 
 
@@ -583,7 +583,7 @@ def see(mark: str, environment: dict[str, str]) -> None:
 
 
 def _received(reference: ObjectRef) -> Held:
-    """What all items share: received once by each worker."""
+    """Return what all items share: each worker receives it once."""
     global _held
     name = reference.hex()
     if _held is None or _held[0] != name:

@@ -135,14 +135,14 @@ def finish_interrupted(pattern: str) -> str | None:
 
 
 def _record_path(pattern: str) -> Path:
-    """Where the record of a pattern is: in the folder before the first name that is not fixed."""
+    """Return the path of the record of a pattern: in the folder before the first name that is not fixed."""
     fixed = Path(pattern.partition("{")[0] + "x").absolute().parent
     rest = os.path.relpath(os.path.abspath(pattern), fixed)
     return fixed / FOLDER / f"{rest.translate({ord('{'): '', ord('}'): '', ord(os.sep): '-'})}.json"
 
 
 def _inside(folder: Path, name: str) -> str:
-    """A path of a record, which stays below the folder of the record."""
+    """Return a path of a record; raise ValueError if it leaves the folder of the record."""
     path = os.path.normpath(os.path.join(folder, name))
     if os.path.isabs(name) or not path.startswith(os.path.join(folder, "")):
         raise ValueError
@@ -187,7 +187,7 @@ def _is_index(path: Path) -> bool:
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a file is a schema, or a quarantine, that a build has written; a damaged schema counts as one."""
+    """Return True if a file is a schema, or a quarantine, that a build has written; a damaged schema counts as one."""
     data = path.read_bytes()
     if path.name.endswith(".jsonl"):
         return is_quarantine(data)
@@ -302,7 +302,7 @@ def _fixed_folder(pattern: str) -> str:
 
 @contextmanager
 def _named_after(local: Path, url: str) -> Iterator[None]:
-    """Errors name the URL, and not the local folder."""
+    """Name the URL in errors in place of the local folder."""
     try:
         yield
     except PenstockError as error:

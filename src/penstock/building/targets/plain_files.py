@@ -125,14 +125,14 @@ def _splits_of(source: object) -> list[str]:
 
 
 def _texts(path: Path, splits: Iterable[str]) -> list[str]:
-    """The small files that are written beside the files of a pattern, or removed there."""
+    """Return the small files that are written beside the files of a pattern, or removed there."""
     beside = [os.path.abspath(schema_path(str(path).replace(SPLIT, split))) for split in splits]
     return [*beside, quarantine_path(str(path))]
 
 
 @contextmanager
 def alone(path: Path) -> Iterator[Path]:
-    """A folder to build some files in, while no other process does; it stays for the next time unless it is removed."""
+    """Yield a folder to build some files in, while no other process does. It is kept unless it is removed."""
     hidden = _hidden(os.path.abspath(path))
     check_work_folder(hidden)
     handle = hold(hidden / "alone" / "lock")
@@ -146,7 +146,7 @@ def alone(path: Path) -> Iterator[Path]:
 
 
 def _files_read(source: object) -> list[str]:
-    """The record files that a source reads."""
+    """Return the record files that a source reads."""
     found: list[str] = []
     for each in origins(source):
         files = getattr(getattr(each, "_recipe", each), "files", ())
@@ -178,7 +178,7 @@ def _put_into_place(
 
 
 def _described(manifest: Manifest, opened: Opened, format: Format) -> Manifest:
-    """The manifest that a dataset of these files would have."""
+    """Return the manifest that a dataset of these files would have."""
     splits = {
         split: [ShardEntry(file.path, file.records, file.bytes, 0) for file in files]
         for split, files in opened.splits.items()
@@ -188,14 +188,14 @@ def _described(manifest: Manifest, opened: Opened, format: Format) -> Manifest:
 
 
 def _hidden(pattern: str) -> Path:
-    """The folder beside the files in which they are built, before the first name that is not fixed."""
+    """Return the folder beside the files in which they are built, before the first name that is not fixed."""
     fixed = Path(pattern.partition("{")[0] + "x").parent
     rest = os.path.relpath(pattern, fixed).translate({ord("{"): "", ord("}"): "", ord(os.sep): "-"})
     return fixed / f".{rest}{HIDDEN}"
 
 
 def file_format(format: object, path: Path, shards: int | None) -> Format:
-    """The one that the files are named after, with the options that were given."""
+    """Return the format that the files are named after, with the given options."""
     name = RECORD_SUFFIXES[path.suffix.lower()]
     if isinstance(format, Sequence) and not isinstance(format, str):
         if len(format) != 1:
@@ -231,7 +231,7 @@ class NumberedFiles:
         self._names = numbered(self.pattern)
 
     def check(self) -> None:
-        """That none of the names is taken, or may be: whatever number a file has, it would count as one of these."""
+        """Check that no file has such a name: whatever its number, it would count as one of these."""
         for path in numbered_files(self.pattern).values():
             if not os.path.isfile(path):
                 raise StorageError(f"expected a file, or nothing, got a folder - at {path}. Take it away")
@@ -241,18 +241,18 @@ class NumberedFiles:
         check_beside([*numbered_files(self.pattern).values(), next(numbered(self.pattern))], ())
 
     def next(self) -> str:
-        """The next name; its folder is there."""
+        """Return the next name; create its folder."""
         path = next(self._names)
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         self.files.append(path)
         return path
 
     def rest(self) -> list[str]:
-        """The files that an earlier run has left under the numbers that follow."""
+        """Return the files that an earlier run has left under the numbers that follow."""
         return list(itertools.takewhile(os.path.lexists, self._names)) if self._overwrite else []
 
     def sweep(self) -> None:
-        """Take away what a run that was killed has left before its files had their names."""
+        """Remove the files of a killed run that had no names yet."""
         folder, name = os.path.split(self.pattern)
         names = re.compile(rf"\.{{1,2}}{named_by(name).pattern}{re.escape(NEW)}(\..*)?")
         for entry in os.listdir(folder or ".") if os.path.isdir(folder or ".") else ():
@@ -261,22 +261,22 @@ class NumberedFiles:
 
 
 def staged(path: str) -> str:
-    """What a file is called until all of them are written."""
+    """Return the name of a file until all files are written."""
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}{NEW}")
 
 
 def at_once(records: int, size: int) -> int:
-    """How many of so many records, of so many bytes, are taken at a time."""
+    """Return the number of records to read at a time, given the number and bytes of all."""
     return max(1, min(STEP, CHUNK * records // max(1, size)))
 
 
 def steps(first: int, last: int, step: int) -> Iterator[range]:
-    """Numbers, so many at a time."""
+    """Return ranges of `step` numbers."""
     return (range(at, min(at + step, last)) for at in range(first, last, step))
 
 
 def check_pattern(pattern: str, splits: Sequence[str]) -> None:
-    """That it has nothing in braces but a split and one number, and that several splits get names of their own."""
+    """Check that braces hold a split and one number at most, and that several splits get different names."""
     rest = next(numbered(pattern.replace(SPLIT, "")))
     if "{" in rest or "}" in rest or SPLIT in os.path.splitext(pattern)[1]:
         expected = f"expected {SPLIT} and a number such as {{000..}} in braces, once each"
@@ -287,7 +287,7 @@ def check_pattern(pattern: str, splits: Sequence[str]) -> None:
 
 
 def check_apart(pattern: str, sources: Iterable[str]) -> None:
-    """That no file is written over one that it is made from."""
+    """Check that no file is written over a file of the source."""
     names = re.compile("[^/]+".join(named_by(part).pattern for part in resolved_path(pattern).split(SPLIT)))
     for path in sources:
         if names.fullmatch(resolved_path(path)):
@@ -306,7 +306,7 @@ def write_files(
     texts: Mapping[str, str | None] | None = None,
     begun: str = "",
 ) -> dict[str, list[str]]:
-    """The records of each split, as they are and in their order, in as few files as they fit into.
+    """Write the records of each split, in order, into as few files as they fit into.
 
     The files get their names when all of them are written; an interrupted run of the same names is finished first.
 
@@ -340,7 +340,7 @@ def write_files(
 
 
 def _cut(source: RecordFiles | TarSamples, step: int, format: Format, shards: int | None) -> Iterable[tuple[int, int]]:
-    """The first record of each file, and the one after its last."""
+    """Return the first record of each file, and the one after its last."""
     if shards:
         return itertools.pairwise(cut_shards(len(source), max(1, min(shards, len(source)))).tolist())
     parts = [source.records(rows).lengths for rows in steps(0, len(source), step)]
@@ -350,7 +350,7 @@ def _cut(source: RecordFiles | TarSamples, step: int, format: Format, shards: in
 
 
 def schema_texts(pattern: str, splits: Iterable[str], schema: Schema) -> dict[str, str | None]:
-    """The schema files beside the files of each split."""
+    """Return the schema files beside the files of each split."""
     return {os.path.abspath(schema_path(pattern.replace(SPLIT, split))): schema_text(schema) for split in splits}
 
 
@@ -361,7 +361,7 @@ def write_schemas(pattern: str, splits: Iterable[str], schema: Schema) -> None:
 
 
 def open_written(path: Path, files: Mapping[str, Sequence[str]], schema: Schema) -> Opened:
-    """The dataset that such files are."""
+    """Return the dataset that such files are."""
     splits = {split: ShardFiles(map(indexed, names)) for split, names in files.items()}
     fixed = [re.sub(r"\{[^}]*\}", "", part).partition(".")[0].strip("-_") for part in path.absolute().parts]
     return Opened(path, dataset_name(Path([part for part in fixed if part][-1])), schema, splits)

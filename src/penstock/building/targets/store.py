@@ -262,7 +262,7 @@ def send_shard(url: str, folder: Path, shard: ShardResult, *, hashes: bool = Fal
 
 
 def sent_files(shard: ShardResult) -> list[str]:
-    """The files of a shard in all formats, each after what stands beside it."""
+    """Return the files of a shard in all formats, each after what stands beside it."""
     return [name for file in shard.files for name in reversed(shard_files(file))]
 
 
@@ -280,7 +280,7 @@ def check_under_way(target: Upload) -> None:
 
 @contextmanager
 def own_folder() -> Iterator[Path]:
-    """A folder that nobody else has, gone afterwards. What killed processes have left of theirs goes first."""
+    """Yield a new folder, which is removed afterwards. Folders of killed processes are removed first."""
     sweep_folders()
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))

@@ -35,7 +35,7 @@ _ALSO = {"cls": ("cls2", "index", "inx", "id", "int"), "txt": ("text", "transcri
 
 
 def names_tars(path: str | Path) -> bool:
-    """Whether a path stands for tar shards, such as out-{00000..}.tar."""
+    """Return True if a path stands for tar shards, such as out-{00000..}.tar."""
     return str(path).lower().endswith(SUFFIXES)
 
 
@@ -92,7 +92,7 @@ def write_tars(
 
 
 def _names(schema: Schema) -> dict[str, str]:
-    """What the file of each field is called behind the key.
+    """Return the extension of the file of each field.
 
     A field that is the only one of its kind by the kind alone, the others by both; one that is called as such files
     are keeps its name. An image has the extension of its content, which comes later.
@@ -116,7 +116,7 @@ def _names(schema: Schema) -> dict[str, str]:
 
 
 def _kind(field: Field) -> str:
-    """What the file of a field ends in."""
+    """Return the extension of a kind of field."""
     if field.kind == "image" and not field.levels:
         return "image"
     if field.levels or (field.shape and field.dtype in ("str", "bytes")):
@@ -129,7 +129,7 @@ def _kind(field: Field) -> str:
 
 
 def _files(example: Mapping[str, Any], number: int, names: dict[str, str], schema: Schema) -> list[tuple[str, bytes]]:
-    """The files of an example. Its key is that of its tar, if it comes from one; else its number."""
+    """Return the files of an example. Its key is that of its tar, if it comes from one; else its number."""
     own = example.get(KEY)
     key = own if isinstance(own, str) and _KEY.fullmatch(own) else f"{number:09}"
     files = []
