@@ -187,7 +187,7 @@ class AISStore:
         client = self.client  # a missing package is reported first
         from aistore.sdk import errors
 
-        endpoint = client._request_client.base_url  # the SDK has no other name for it
+        endpoint = client._request_client.base_url  # noqa: SLF001  # the SDK has no other name for it
         wait = DEADLINE if patience is None else patience
 
         def judge(error: Exception) -> Temporary:

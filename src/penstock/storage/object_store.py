@@ -342,7 +342,7 @@ def _made(obs: ModuleType, url: str) -> Any:
     backoff = {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=1), "base": 2}
     patience = {"max_retries": 2, "retry_timeout": timedelta(seconds=REQUEST), "backoff": backoff}
     said: dict[str, object] = {"client_options": client, "retry_config": patience}
-    kinds = obs._store  # the native module has no other name for them
+    kinds = obs._store  # noqa: SLF001  # the native module has no other name for them
     if scheme in ("http", "https"):
         user, at, server = place.rpartition("@")
         if at:
