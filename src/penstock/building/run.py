@@ -11,11 +11,7 @@ from warnings import warn
 import numpy as np
 
 from ..dataset.info import Info
-from ..dataset.manifest import (
-    WORK,
-    Manifest,
-    shard_file,
-)
+from ..dataset.manifest import WORK, Manifest, shard_file
 from ..dataset.open import Opened
 from ..errors import BuildError
 from .commit import Made, find_leaking, is_up_to_date, publish_build
@@ -146,6 +142,7 @@ class _Build:
             return self._write(start, splits, samples, job, choice, spools)
 
     def _job(self, splits: list[Split], choice: SchemaChoice) -> Job:
+        """Return what all tasks share."""
         options, workers = self.options, self.workers
         return Job(
             directory=self.target.directory,
@@ -221,6 +218,7 @@ class _Build:
         return tasks
 
     def _check_plan(self, start: Start, job: Job, plan: Plan) -> None:
+        """Refuse a target where foreign files have the names of shards or metadata."""
         own = {*start.replaced, *self.journal.left}
         if self.journal.plan is not None:
             own |= start.begun.shard_names(self.journal.plan.shards)
@@ -246,7 +244,8 @@ class _Build:
             if not checked or shard.inputs == inputs_digest([made_from(task.rows, task.keys)]):
                 current[task.file] = shard
         staged, in_place = self.target.undamaged(current, self.workers)
-        return {file: shard for file, shard in current.items() if file in staged | in_place}, staged
+        undamaged = staged | in_place
+        return {file: shard for file, shard in current.items() if file in undamaged}, staged
 
     def _count_errors(self, made: Made, results: Iterable[SpoolResult | ShardResult]) -> None:
         """Abort when more examples are bad than the user allows."""
