@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import penstock as ps
-from penstock.building.encode import Outcome
+from penstock.building.entries import ShardResult
 from penstock.dataset.manifest import ATTEMPT, shard_files
 
 BOUNDS = {"plan and commit, s": 60.0, "memory, MB": 1000.0, "open, s": 0.5, "first example, s": 0.1}
@@ -56,12 +56,12 @@ class Numbers:
 class Simulated:
     """An engine whose workers have done nothing but the first shard."""
 
-    apart = True
+    remote = True
     progress = None
     worker_memory = 1 << 30
     chunk_bytes = 1 << 22
     sync = True
-    here = ps.Local(workers=1)
+    driver = ps.Local(workers=1)
 
     def __init__(self, workers: int) -> None:
         self.processes = workers
@@ -77,7 +77,7 @@ class Simulated:
             if not number:
                 yield task, function(shared, task, progress)
                 continue
-            done = Outcome(task.split, f"{ATTEMPT}{number:016x}-{task.file}", len(task.rows), 128 << 20, number)
+            done = ShardResult(task.split, f"{ATTEMPT}{number:016x}-{task.file}", len(task.rows), 128 << 20, number)
             for name in shard_files(done.file):
                 (shared.directory / name).touch()
             yield task, done

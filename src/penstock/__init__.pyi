@@ -5,12 +5,12 @@ from . import recipes as recipes
 from ._core import __version__ as __version__
 from ._core import crc32c as crc32c
 from ._core import masked_crc32c as masked_crc32c
+from .building.api import Built as Built
+from .building.api import Quarantine as Quarantine
+from .building.api import build as build
 from .building.convert import convert as convert
 from .building.engines.local import Local as Local
 from .building.engines.ray import Ray as Ray
-from .building.options import Quarantine as Quarantine
-from .building.report import Built as Built
-from .building.run import build as build
 from .dataset.info import Info as Info
 from .dataset.provenance import Place as Place
 from .dataset.provenance import place_of_record as place_of_record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
@@ -37,31 +37,52 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def ahead(
-    function: Callable[[Item], Result], items: Iterable[Item], threads: int, stop: Callable[[], object] = lambda: None
+def ordered_map(
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    threads: int,
+    *,
+    stop: Callable[[], object] = lambda: None,
+    drain: bool = False,
+    pool: ThreadPoolExecutor | None = None,
 ) -> Generator[tuple[Item, Callable[[], Result]], None, None]:
-    """Each item with what gives its result, or raises its error. Threads work on the next ones meanwhile.
+    """Yield each item, in order, with a function that returns its result or raises its error.
 
-    With one thread, it is this one: nothing is done ahead. `stop` is called when no more results are wanted; what is
-    under way then is waited for.
+    Threads work on the next items meanwhile. With one thread, no work is done ahead: the caller's thread does it.
+
+    stop   Called when no more results are wanted. Work in flight is waited for then, except in the caller's pool.
+    drain  After an error of `items`, yield the items before it first.
+    pool   The caller's pool to run in.
     """
-    if threads == 1:
+    if threads == 1 and pool is None:
         for item in items:
             yield item, partial(function, item)
         return
-    from concurrent.futures import Future, ThreadPoolExecutor  # importing penstock costs nothing
-
-    coming: deque[tuple[Item, Future[Result]]] = deque()
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for item in items:
-                coming.append((item, pool.submit(function, item)))
-                if len(coming) > threads:
-                    first, future = coming.popleft()
-                    yield first, future.result
-            while coming:
-                first, future = coming.popleft()
+    waiting: deque[tuple[Item, Future[Result]]] = deque()
+    failure: BaseException | None = None
+    own = pool or ThreadPoolExecutor(threads)
+    try:
+        upcoming = iter(items)
+        while failure is None:
+            try:
+                item = next(upcoming)
+            except StopIteration:
+                break
+            except BaseException as error:
+                if not drain:
+                    raise
+                failure = error
+                break
+            waiting.append((item, own.submit(function, item)))
+            while waiting and (len(waiting) > threads or (drain and waiting[0][1].done())):
+                first, future = waiting.popleft()
                 yield first, future.result
-        finally:
-            stop()
-            pool.shutdown(wait=False, cancel_futures=True)
+        while waiting:
+            first, future = waiting.popleft()
+            yield first, future.result
+    finally:
+        stop()
+        if pool is None:
+            own.shutdown(cancel_futures=True)
+    if failure is not None:
+        raise failure

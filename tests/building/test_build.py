@@ -21,9 +21,8 @@ import numpy as np
 import pytest
 from tests.support.built_datasets import contents, examples, shard_counts
 
+from penstock.building.api import Quarantine, build
 from penstock.building.engines.local import Local
-from penstock.building.options import Quarantine
-from penstock.building.run import build
 from penstock.dataset.manifest import WORK, read_manifest
 from penstock.errors import BuildError, CorruptionError, ExampleError, SchemaError
 from penstock.records.codec import Codec
@@ -730,7 +729,8 @@ def test_a_stream_of_examples_that_become_many(tmp_path: Path) -> None:
 def test_tasks_travel(tmp_path: Path) -> None:
     """What an engine of another machine would send: nothing holds a handle."""
     from penstock.building.encode import Job
-    from penstock.building.write import Task, run
+    from penstock.building.plan import Task
+    from penstock.building.write import write_shard
 
     (tmp_path / WORK).mkdir()
     schema = Schema({"x": "int64"})
@@ -738,7 +738,7 @@ def test_tasks_travel(tmp_path: Path) -> None:
     job = Job(tmp_path, sources, {"train": None}, schema, True, True, (TFRecord(),), "raise", 1 << 20)
     task = Task("train", "shard", np.arange(5), [str(n) for n in range(5)])
     job, task = pickle.loads(pickle.dumps((job, task)))  # noqa: S301  # our own
-    assert pickle.loads(pickle.dumps(run(job, task, lambda *_: None))).records == 5  # noqa: S301  # our own
+    assert pickle.loads(pickle.dumps(write_shard(job, task, lambda *_: None))).records == 5  # noqa: S301  # our own
 
 
 def test_a_build_next_to_other_threads(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.built_datasets import contents, examples
 
 from penstock.building import duplicates
-from penstock.building.run import build
+from penstock.building.api import build
 from penstock.cli import main
 from penstock.dataset.manifest import read_manifest
 from penstock.errors import BuildError, SchemaError

@@ -15,7 +15,7 @@ from services import S3
 from tests.support.built_datasets import contents
 
 import penstock as ps
-from penstock.building.commit import sweep_temporary
+from penstock.building.targets.directory import sweep_temporary
 from penstock.dataset.manifest import ATTEMPT, WORK
 
 

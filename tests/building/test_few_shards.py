@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from tests.support.built_datasets import contents
 
 import penstock as ps
-from penstock.building.shard_parts import FEWEST, cut
 from penstock.building.spool import Spooled
-from penstock.building.write import Task
+from penstock.building.write import FEWEST, Task, cut
 
 
 @given(st.integers(0, 300), st.integers(1, 40))

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from tests.support.built_datasets import contents, examples
 
-from penstock.building.options import Quarantine
-from penstock.building.run import build
+from penstock.building.api import Quarantine, build
 from penstock.cli import main
 from penstock.dataset.info import Info
 from penstock.dataset.manifest import read_manifest

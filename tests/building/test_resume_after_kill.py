@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from tests.support.built_datasets import contents
 
+from penstock.building.api import build
 from penstock.building.engines.local import Local
 from penstock.building.journal import Journal
-from penstock.building.run import build
 from penstock.dataset.manifest import WORK, read_manifest
 from penstock.errors import BuildError
 from penstock.records.tfrecord import TFRecord

@@ -21,9 +21,9 @@ from tests.support.built_datasets import stored_files
 from tests.support.tar_files import write_tar
 
 import penstock as ps
-from penstock.building.encode import Job, Target
+from penstock.building.encode import Job, Upload
+from penstock.building.plan import Task
 from penstock.building.targets.store import PREFIX, own_folder, run_and_send
-from penstock.building.write import Task
 from penstock.cli import main
 from penstock.storage.open import open_store
 
@@ -223,7 +223,7 @@ def test_a_task_that_runs_twice_at_once_does_no_harm(s3: str, s3_server: S3, tmp
     """What workers of several machines do: each writes for itself, and sends to the same name while the build is on."""
     store, _ = open_store(s3)
     store.publish("twice/.build/00000001-begin.json", b"{}")
-    begun = Target(f"{s3}/twice", ".build/00000001-begin.json", store.entry("twice/.build/00000001-begin.json").version)
+    begun = Upload(f"{s3}/twice", ".build/00000001-begin.json", store.entry("twice/.build/00000001-begin.json").version)
     source = examples()
     built = ps.build(source, tmp_path / "numbers", shards=1, workers=1)
     job = Job(
@@ -236,7 +236,7 @@ def test_a_task_that_runs_twice_at_once_does_no_harm(s3: str, s3_server: S3, tmp
         formats=(ps.TFRecord(),),
         on_error="raise",
         chunk_bytes=1 << 20,
-        target=begun,
+        upload=begun,
     )
     file = built.manifest.splits["train"][0].file
     rows = np.array([int(key) for key in (built["train"].key(n) for n in range(EXAMPLES)) if key is not None])

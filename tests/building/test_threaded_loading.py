@@ -15,7 +15,7 @@ from PIL import Image as Pillow
 from tests.support.built_datasets import contents
 
 import penstock as ps
-from penstock.thread_pool import ahead
+from penstock.thread_pool import ordered_map
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -27,7 +27,7 @@ def test_results_come_in_order(threads: int) -> None:
         return 2 * number
 
     found = []
-    for number, result in ahead(double, range(40), threads):
+    for number, result in ordered_map(double, range(40), threads):
         try:
             found.append((number, result()))
         except ValueError:
@@ -43,7 +43,7 @@ def test_items_are_asked_for_no_further_ahead_than_threads_work() -> None:
             asked.append(number)
             yield number
 
-    for number, result in ahead(str, items(), 3):
+    for number, result in ordered_map(str, items(), 3):
         assert result() == str(number)
         assert len(asked) <= number + 5
 
@@ -51,7 +51,7 @@ def test_items_are_asked_for_no_further_ahead_than_threads_work() -> None:
 @pytest.mark.alone
 def test_who_stops_leaves_no_thread_behind() -> None:
     before = threading.active_count()
-    for _ in ahead(lambda number: time.sleep(0.001), range(1000), 3):
+    for _ in ordered_map(lambda number: time.sleep(0.001), range(1000), 3):
         break
     deadline = time.monotonic() + 10
     while threading.active_count() > before and time.monotonic() < deadline:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from penstock.building.run import build
+from penstock.building.api import build
 from penstock.cli import main
 from penstock.dataset.manifest import read_manifest
 from penstock.loading.dataset import load

@@ -239,18 +239,18 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     lines: list[Any] = []
     from penstock.building.targets import directory as place
 
-    publish = place.Folder.publish
+    publish = place.Directory.publish
 
     def stop(self: Any, commit: dict[str, Any]) -> Any:
         lines.extend(map(json.loads, (path / WORK / JOURNAL).read_text().splitlines()))
         raise KeyboardInterrupt
 
-    place.Folder.publish = stop  # type: ignore[method-assign]
+    place.Directory.publish = stop  # type: ignore[method-assign]
     try:
         with pytest.raises(KeyboardInterrupt):
             ps.build([{"x": n} for n in range(COUNT)], path, shards=2, workers=1)
     finally:
-        place.Folder.publish = publish  # type: ignore[method-assign]
+        place.Directory.publish = publish  # type: ignore[method-assign]
     assert lines
     return path, lines
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock._core import hash_keys
-from penstock.building.run import build
+from penstock.building.api import build
 from penstock.cli import main
 from penstock.dataset.manifest import KEYS_SUFFIX, read_keys, read_manifest
 from penstock.dataset.provenance import Place, place_of_record, places_of

@@ -40,13 +40,13 @@ def test_bfloat16_is_built_from_any_source(tmp_path: Path, kind: str, format: st
 
 def test_other_columns_without_a_buffer_are_checked_for_changes(tmp_path: Path) -> None:
     """The checksum of a column is over its bytes, whatever its dtype: another value is another source."""
-    from penstock.building.inputs import _column_checksum
+    from penstock.building.listing import column_checksum
 
     one, other = X.copy(), X.copy()
     other[3, 2] = 7
-    assert _column_checksum(one) == _column_checksum(X.copy()) != _column_checksum(other)
-    assert _column_checksum(one[:, ::2]) == _column_checksum(one[:, ::2].copy())
-    assert _column_checksum(np.array(["2026-01-01"], "datetime64[s]")) != 0
+    assert column_checksum(one) == column_checksum(X.copy()) != column_checksum(other)
+    assert column_checksum(one[:, ::2]) == column_checksum(one[:, ::2].copy())
+    assert column_checksum(np.array(["2026-01-01"], "datetime64[s]")) != 0
 
 
 def test_bfloat16_in_torch(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.built_datasets import contents
 from tests.support.built_datasets import examples as stored
 
-from penstock.building.run import build
+from penstock.building.api import build
 from penstock.errors import BuildError, SchemaError
 from penstock.schema.example_class import Array as ArrayOf
 from penstock.schema.example_class import Example, Skip

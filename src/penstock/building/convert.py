@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,6 @@ from ..dataset.shards import ShardFile, ShardFiles
 from ..dataset.tfds import INFO, dataset_directory, is_tfds_name, remove_metadata
 from ..errors import CorruptionError, PenstockError, SchemaError
 from ..loading.dataset import Dataset
-from ..records.formats import Format
 from ..records.shard import open_shard
 from ..schema.schema import Schema
 from ..sources.files import short_names
@@ -33,11 +32,9 @@ from ..storage.files import LocalCopy, checked_path
 from ..storage.open import open_store
 from ..storage.paths import SPLIT, Paths, expand, path_list
 from ..storage.store import is_url, join_url
-from .engines.engine import Engine
-from .engines.local import Local, Progress
-from .progress import Meter
-from .report import Built
-from .run import build
+from .api import Built, Formats, build
+from .engines.engine import Advance, Engine, Meter
+from .engines.local import Local
 from .targets.file_commit import staged_files
 from .targets.plain_files import (
     alone,
@@ -57,7 +54,7 @@ def convert(
     source: Paths,
     path: str | Path,
     *,
-    format: str | Format | Sequence[str | Format] = "tfrecord",
+    format: Formats = "tfrecord",
     shards: int | None = None,
     schema: Schema | Mapping[str, Any] | None = None,
     workers: int | None = None,
@@ -129,7 +126,7 @@ def _convert_to_files(
     sources: Mapping[str, RecordFiles | TarSamples],
     opened: Opened,
     path: Path,
-    format: str | Format | Sequence[str | Format],
+    format: Formats,
     shards: int | None,
     overwrite: bool,
     engine: Local,
@@ -145,7 +142,7 @@ def _convert_to_files(
     begun = digest(repr((read, written, shards, schema)).encode())
     said: dict[str, Any] = {"shards": shards, "overwrite": overwrite, "sync": engine.sync, "begun": begun}
     texts = schema_texts(str(path), sources, schema)
-    files = write_files(sources, path, written, **said, texts=texts, progress=meter)
+    files = write_files(sources, path, written, **said, texts=texts, advance=meter)
     opened = open_written(path, files, schema)
     items = [
         _Comparison(split, (file,), first, file.records)
@@ -240,7 +237,7 @@ def _comparisons(built: Built) -> Iterator[_Comparison]:
             first += same[0].records
 
 
-def _compare(sources: Mapping[str, RecordFiles | TarSamples], item: _Comparison, progress: Progress) -> None:
+def _compare(sources: Mapping[str, RecordFiles | TarSamples], item: _Comparison, advance: Advance) -> None:
     """Hash the records of a shard, and those that it was made from."""
     for file in item.files:
         if file.remote is not None:
@@ -258,4 +255,4 @@ def _compare(sources: Mapping[str, RecordFiles | TarSamples], item: _Comparison,
                 raise CorruptionError(
                     f"expected the record of the source, got {got}", f"{reader.path}, record {record}"
                 )
-        progress(len(records), records.nbytes)
+        advance(len(records), records.nbytes)

@@ -1,20 +1,91 @@
-"""Examples whose records are the same, to the byte: the first stays, in the order of the records."""
+"""Records with the same bytes: dropped on request, and reported where they are in more than one split."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from .._core import Records, hash_records
+from ..dataset.manifest import hashes_path, read_keys
 from ..errors import SchemaError
 from ..records.codec import Codec
+from ..records.shard import open_shard
 from ..records.tfrecord import TFRecordReader
 from ..schema.columns import Array
 from ..schema.schema import Schema
-from .commit import STEP, content_hashes
 from .listing import Split
 from .spool import Spooled
+
+MOST_LEAKS = 10  # that are named
+STEP = 4096  # records that are hashed at a time
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Content that stands in more than one split: where, as split and key."""
+
+    places: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return " = ".join(f"{split}[{key!r}]" for split, key in self.places)
+
+
+def find_leaks(
+    splits: Mapping[str, list[Path]], with_keys: Callable[[Path], Path] = lambda path: path
+) -> tuple[int, list[Leak]]:
+    """How many contents stand in more than one split, and some of them. `splits` has the shards of each.
+
+    with_keys  gives a shard whose keys are beside it
+    """
+    if len(splits) < 2:
+        return 0, []
+    names = list(splits)
+    parts = list(_suspects(splits))
+    split_of = np.concatenate([np.full(len(rows), names.index(split)) for split, _, _, rows in parts])
+    part_of = np.concatenate([np.full(len(rows), at) for at, (_, _, _, rows) in enumerate(parts)])
+    row_of = np.concatenate([rows for _, _, _, rows in parts])
+    hashes = np.concatenate([hashes for _, _, hashes, _ in parts])
+    order = np.lexsort((split_of, hashes))
+    ranked, owner = hashes[order], split_of[order]
+    crossing = np.unique(ranked[1:][(ranked[1:] == ranked[:-1]) & (owner[1:] != owner[:-1])])
+    leaks = []
+    for content in crossing[:MOST_LEAKS]:
+        at = order[np.searchsorted(ranked, content) : np.searchsorted(ranked, content, side="right")]
+        _, first = np.unique(split_of[at], return_index=True)
+        places = [(parts[part_of[n]], int(row_of[n])) for n in at[first]]
+        leaks.append(Leak(tuple((split, read_keys(with_keys(path))[row]) for (split, path, *_), row in places)))
+    return len(crossing), leaks
+
+
+def _suspects(splits: Mapping[str, list[Path]]) -> Iterator[tuple[str, Path, Array, Array]]:
+    """Shards, with the hashes of records that may stand in another split too, and the records' numbers.
+
+    Of the largest split, which may be too large for memory, these are only those that another one has.
+    """
+    largest = max(splits, key=lambda split: len(splits[split]))
+    known = [np.empty(0, np.uint64)]
+    for split, paths in splits.items():
+        for path in paths if split != largest else ():
+            known.append(content_hashes(path))
+            yield split, path, known[-1], np.arange(len(known[-1]))
+    others = np.unique(np.concatenate(known))
+    for path in splits[largest]:
+        hashes = content_hashes(path)
+        rows = np.flatnonzero(np.searchsorted(others, hashes) != np.searchsorted(others, hashes, side="right"))
+        yield largest, path, hashes[rows], rows
+
+
+def content_hashes(path: Path) -> Array:
+    """Of each record's content: as its task left them, or from the shard itself."""
+    try:
+        return np.asarray(np.load(hashes_path(path), allow_pickle=False), np.uint64)
+    except (OSError, ValueError):
+        reader = open_shard(path)
+        steps = range(0, len(reader), STEP)
+        return np.concatenate([np.empty(0, np.uint64), *(hash_records(reader[at : at + STEP]) for at in steps)])
 
 
 def drop_duplicates(splits: list[Split], schema: Schema, *, across: bool) -> int:

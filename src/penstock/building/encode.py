@@ -1,4 +1,4 @@
-"""From the examples of a split to records: loaded, checked against the schema, the bad ones dealt with as asked."""
+"""Encode the examples of a split: load them, check them against the schema, and reject invalid ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .._core import Records
-from ..errors import CorruptionError, ExampleError, PenstockError, SchemaError, StorageError, redact
+from ..errors import BuildError, CorruptionError, ExampleError, PenstockError, SchemaError, StorageError, redact
 from ..records.codec import Codec
 from ..records.formats import Format
 from ..schema.coercion import is_picture
@@ -24,9 +26,11 @@ from ..schema.inference import cover
 from ..schema.schema import Schema
 from ..sources.protocol import Subset, TableSubset, is_table, takes_many
 from ..storage.files import FETCHES
-from ..thread_pool import ahead
+from ..thread_pool import ordered_map
 from .engines.local import LostWorkerError, begin_example, describe_exit
-from .inputs import Inputs, are_plain, hands_on_records, multiplies, parts_of, return_to, working_directory
+from .entries import BadExample
+from .listing import Inputs, Split, are_plain, hands_on_records, multiplies, parts_of, return_to, working_directory
+from .plan import OnError
 
 FIRST_EXAMPLES = 16  # that are encoded at a time before their size is known
 MOST_EXAMPLES = 8192  # that are, however small they are
@@ -35,10 +39,10 @@ Row = tuple[str, int, dict[str, Any]]  # key, number in the source, what is stor
 
 
 @dataclass(frozen=True)
-class Target:
-    """The folder of a store that workers of other machines send to, as long as the build is under way.
+class Upload:
+    """The folder of a store that workers on other machines send shards to, as long as the build is under way.
 
-    begun, version  the object that stands in it until the build is over
+    begun, version  The object that exists in it until the build is over.
     """
 
     url: str
@@ -53,7 +57,7 @@ class Job:
     declared  the schema is the user's
     firm      it is not widened any more: it was declared, or every example was looked at
     sync      a shard counts as written when it is on the disk
-    target    where shards are sent, if it is not a directory that they go to
+    upload    where workers on other machines send shards, if they do not share the directory
 
     short_floats  inferred Python floats are float32
     """
@@ -65,38 +69,19 @@ class Job:
     declared: bool
     firm: bool
     formats: tuple[Format, ...]
-    on_error: str
+    on_error: OnError
     chunk_bytes: int
     sync: bool = True
-    target: Target | None = None
+    upload: Upload | None = None
     short_floats: bool = False
 
 
 @dataclass
-class Outcome:
-    """What became of a task: small and plain, for the journal and for the way home from another machine.
+class Rejected:
+    """The examples that a task has left out so far: those that asked for it, and those that could not be stored."""
 
-    alternatives  the same records in other formats: file, bytes and crc32c of each
-    keys          CRC-32C of the file of keys, which is the same in all formats; None when that is unknown
-    images        image fields with formats that TFDS fails on: {"image": ["GIF"]}
-    """
-
-    split: str
-    file: str
-    records: int = 0
-    bytes: int = 0
-    crc32c: int = 0
-    inputs: str = ""
     ignored: int = 0
-    bad: list[dict[str, str]] = field(default_factory=list)
-    alternatives: list[dict[str, Any]] = field(default_factory=list)
-    keys: int | None = None
-    images: dict[str, list[str]] = field(default_factory=dict)
-
-    @property
-    def files(self) -> list[str]:
-        """What it wrote, in all formats."""
-        return [self.file, *(other["file"] for other in self.alternatives)]
+    bad: list[BadExample] = field(default_factory=list)
 
 
 class DriftError(PenstockError):
@@ -113,10 +98,10 @@ class DriftError(PenstockError):
 class Encoder:
     """Makes records of examples, so many at a time that memory stays bounded."""
 
-    def __init__(self, job: Job, split: str, outcome: Outcome, threads: int = 1) -> None:
+    def __init__(self, job: Job, split: str, rejected: Rejected, threads: int = 1) -> None:
         self.job = job
         self.split = split
-        self.outcome = outcome
+        self.rejected = rejected
         self.threads = threads
         self.codec = Codec(job.schema)
         sizes = {name: _fixed_bytes(node) for name, node in job.schema.items()}
@@ -130,8 +115,10 @@ class Encoder:
         Many at once where the source has columns, records or plain dicts; one by one elsewhere, and to find a bad one.
         """
         at_once = self._at_once(inputs.source, rows)
+        if at_once is None:
+            yield from self._one_by_one(inputs, rows, keys)
+            return
         step = min(FIRST_EXAMPLES, self._most, _downloads(inputs.source, self.job.chunk_bytes) or FIRST_EXAMPLES)
-        step = step if at_once else len(rows)
 
         def cut() -> Iterator[Array]:
             first = 0
@@ -139,20 +126,22 @@ class Encoder:
                 yield rows[first : (first := first + step)]
 
         done = 0
-        for some, made in ahead(at_once or _nothing, cut(), self.threads if at_once else 1):
+        for some, encode in ordered_map(at_once, cut(), self.threads):
             their_keys = keys[done : (done := done + len(some))]
             try:
-                records = made()
+                records = encode()
             except (SchemaError, CorruptionError, StorageError):
-                records = None  # of a bad one among them: taken one by one, it meets its fate by name
-            if records is not None:
+                yield from self._one_by_one(inputs, some, their_keys)  # to name the invalid one among them
+            else:
                 yield records, their_keys
                 step = self.next_step(step, [records])
-            else:
-                named = zip(their_keys, some.tolist(), strict=True)
-                threads = _downloads(inputs.source, self.job.chunk_bytes) or 1
-                with closing(ahead(inputs.source.__getitem__, some.tolist(), threads)) as loads:
-                    yield from self.loaded(named, partial(_next_load, loads), inputs.place)
+
+    def _one_by_one(self, inputs: Inputs, rows: Array, keys: Sequence[str]) -> Iterator[tuple[Records, Sequence[str]]]:
+        """Load examples of a listed source one by one; those of a store are downloaded in parallel."""
+        threads = _downloads(inputs.source, self.job.chunk_bytes) or 1
+        with closing(ordered_map(inputs.source.__getitem__, rows.tolist(), threads)) as loads:
+            named = zip(keys, rows.tolist(), strict=True)
+            yield from self.loaded(named, partial(_next_load, loads), inputs.place)
 
     def _at_once(self, source: Any, rows: Array) -> Callable[[Array], Records] | None:
         if hands_on_records(source) and source.schema == self.job.schema:
@@ -218,7 +207,7 @@ class Encoder:
                 example = load(number)
                 parts = list(parts_of(example))
             except IgnoreExample:
-                self.outcome.ignored += 1
+                self.rejected.ignored += 1
                 continue
             except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever load() may raise is the example's error
                 return_to(folder)
@@ -275,9 +264,8 @@ class Encoder:
     def _bad(self, key: str, place: str, error: Exception | SystemExit) -> None:
         if self.job.on_error == "raise":
             raise example_error(error, self.split, key, place) from error
-        entry = {"split": self.split, "key": key, "place": redact(place)}
-        entry["error"] = redact(f"{type(error).__name__}: {error}")
-        self.outcome.bad.append({**entry, "traceback": redact("".join(traceback.format_exception(error)))})
+        reason, trace = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+        self.rejected.bad.append(BadExample(self.split, key, redact(place), redact(reason), redact(trace)))
 
 
 def _downloads(source: Any, room: int) -> int:
@@ -293,10 +281,6 @@ def _next_load(loads: Iterator[tuple[int, Callable[[], Any]]], number: int) -> A
     return next(loads)[1]()
 
 
-def _nothing(rows: Array) -> None:
-    """What can be made of examples at once, where that is none."""
-
-
 def example_error(error: Exception | SystemExit, split: str, key: str, place: str) -> ExampleError:
     """The error that names the example."""
     said = f"{type(error).__name__}: {error} - in example {key!r} of {split}"
@@ -305,11 +289,14 @@ def example_error(error: Exception | SystemExit, split: str, key: str, place: st
     return ExampleError(said, split=split, key=key, place=place)
 
 
-def lost_example(lost: LostWorkerError, split: str, key: str, place: str) -> ExampleError:
-    """The error that names the example on which worker processes end."""
-    got = f"a worker process that ended {describe_exit(lost.code)}"
-    said = f"expected to load an example, got {got} - in example {key!r} of {split}, from {place}"
-    return ExampleError(said, split=split, key=key, place=place)
+def lost_example(split: Split, error: LostWorkerError) -> BuildError:
+    """Return the error that names the example on which worker processes end, if it is known."""
+    if split.stream is not None or not 0 <= error.number < len(split.source):
+        return error
+    key, place = split.keys_of(np.array([error.number]))[0], Inputs(split.source).place(error.number)
+    got = f"a worker process that ended {describe_exit(error.code)}"
+    said = f"expected to load an example, got {got} - in example {key!r} of {split.name}, from {place}"
+    return ExampleError(said, split=split.name, key=key, place=place)
 
 
 def tells(value: Any) -> bool:

@@ -3,15 +3,72 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
 
 import numpy as np
 
 from .._core import hash_keys, order_numbers
 from ..errors import SchemaError
+from ..records.formats import Format
 from ..schema.columns import Array
+from ..schema.schema import Schema
+
+Order = Literal["hash", "source", "tfds"]
+OnError = Literal["raise", "skip", "quarantine"]
+Dedupe = Literal["within", "across"]
+FormatName = Literal["tfrecord", "array_record"]
 
 MOST_NUMBERED = 2**32 - 1  # examples of a split whose keys are their numbers: each takes four bytes of a plan
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options that decide what a dataset holds, and what happens to invalid examples.
+
+    schema        The declared schema; None if it is inferred.
+    full          Infer the schema from every example, not from a sample.
+    short_floats  Store inferred Python floats as float32.
+    """
+
+    formats: tuple[Format, ...]
+    shards: int | None
+    order: Order
+    seed: int
+    schema: Schema | None
+    full: bool
+    on_error: OnError
+    max_errors: int | None
+    retry: bool
+    dedupe: Dedupe | None
+    short_floats: bool = False
+
+    @property
+    def counts_shards(self) -> bool:
+        """True if the number of shards is known without the size of the records."""
+        return self.shards is not None or self.formats[0].shard_examples is not None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the options that decide what is written."""
+        plain = {"shards": self.shards, "order": self.order, "seed": self.seed, "dedupe": self.dedupe}
+        first, *others = ({"name": format.name, **asdict(format)} for format in self.formats)
+        formats = {"format": first, "alternatives": {other.pop("name"): other for other in others}}
+        return {**formats, **plain, "schema": self.schema.to_json() if self.schema else None}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One file of records: its name, and its examples by number, in order."""
+
+    split: str
+    file: str
+    rows: Array
+    keys: Sequence[str]
+
+    def __str__(self) -> str:
+        some = f"{self.keys[0]!r} to {self.keys[-1]!r}" if self.keys else "nothing"
+        return f"{self.file} ({len(self.keys)} examples of {self.split}, {some})"
 
 
 def order_rows(

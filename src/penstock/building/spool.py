@@ -1,13 +1,17 @@
-"""Streams: examples that come one after the other, for one split or for several, in one pass."""
+"""Spools: records that wait on the local disk until the number and the order of all examples are known.
+
+A stream is spooled in one pass. So are examples that become several, or may be left out as duplicates, and those that
+are best read file by file.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial, reduce
-from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -17,97 +21,106 @@ import numpy as np
 from .._core import Records
 from ..dataset.manifest import WORK, read_keys, write_keys
 from ..errors import SchemaError
-from ..records.codec import Codec
-from ..records.tfrecord import TFRecordReader, TFRecordWriter
+from ..records.codec import Codec, default_threads
+from ..records.shard import Summary
+from ..records.tfrecord import TFRecord, TFRecordReader, TFRecordWriter
 from ..schema.columns import Array
 from ..schema.field import Field
 from ..schema.inference import widen
 from ..schema.schema import Schema
-from ..sources.protocol import StreamSubset, is_listed
-from .encode import FIRST_EXAMPLES, DriftError, Encoder, Job, Outcome
-from .engines.local import Progress
-from .inputs import all_parts, are_plain, open_stream, stream_key
-from .sample import Loadable, Named, sample
+from .encode import FIRST_EXAMPLES, DriftError, Encoder, Job, Rejected
+from .engines.engine import Advance, Meter, Workers
+from .entries import ShardResult, SpoolFile, SpoolResult
+from .journal import Journal
+from .listing import Split, Stream, are_plain, stream_key
+from .plan import Task
+from .write import undamaged_files
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    from .targets.directory import Directory
+
+SPOOL_TASKS = 64  # tasks of a split whose examples are spooled
 
 
-class Stream:
-    """A pass over a stream. A rule says which split each example belongs to; without one, all belong to the first."""
-
-    def __init__(self, names: tuple[str, ...], source: Any, rule: Any = None) -> None:
-        self.names = names
-        self.examples = open_stream(source)
-        self.rule = rule
-        self._samples: list[Named] | None = None
-
-    def by_split(self, chunk: list[Any], first: int) -> dict[str, tuple[list[int], list[Any]]]:
-        """Some examples, of which the first has the number `first`, with their numbers, each for its split."""
-        if self.rule is None:
-            return {self.names[0]: (list(range(first, first + len(chunk))), chunk)}
-        found: dict[str, tuple[list[int], list[Any]]] = {}
-        for number, example in enumerate(chunk, first):
-            numbers, examples = found.setdefault(self.split_of(number, example), ([], []))
-            numbers.append(number)
-            examples.append(example)
-        return found
-
-    def split_of(self, number: int, example: Any) -> str:
-        """The split of an example."""
-        if self.rule is None:
-            return self.names[0]
-        key = stream_key(example, number)
-        name: str = self.rule(key, example, key)
-        if name not in self.names:
-            raise SchemaError(f"expected one of the splits {', '.join(self.names)}, got {name!r}", key)
-        return name
-
-    def look(self, on_error: str) -> list[Named]:
-        """Some loaded examples from its beginning. It goes on as if nobody had looked."""
-        if self._samples is None:
-            head: list[Any] = []
-            self._samples = sample(self._watched(head), on_error)
-            self.examples = chain(head, self.examples)
-        return self._samples
-
-    def _watched(self, head: list[Any]) -> Iterator[Loadable]:
-        for number, example in enumerate(self.examples):
-            head.append(example)
-            place, load = partial("example {}".format, number), partial(all_parts, example)
-            yield self.split_of(number, example), stream_key(example, number), place, load
+def spool_streams(
+    job: Job, splits: list[Split], workers: Workers, journal: Journal, meter: Meter
+) -> tuple[Job, list[Split], list[SpoolResult]]:
+    """Spool the splits that are streams; widen the schema so that it holds what they held."""
+    splits, done = list(splits), []
+    for names, stream in {split.stream.names: split.stream for split in splits if split.stream is not None}.items():
+        earlier = {name: _earlier_spool(job, journal, spool_name(name, 0)) for name in names}
+        results = {name: result for name, result in earlier.items() if result is not None}
+        if len(results) < len(names):
+            meter.begin(f"spooling {', '.join(names)}", None)
+            threads = default_threads() if workers.remote else workers.processes
+            results = spool_stream(replace(job, firm=job.declared), stream, threads, meter)
+            for result in results.values():
+                journal.note(result)
+        for at, split in enumerate(splits):
+            if split.name in names:
+                splits[at], spooled = _spooled_split(job, split, [results[split.name]], workers)
+                done.append(results[split.name])
+                wide = job.schema if job.declared else widen(job.schema, spooled.schema, short_floats=job.short_floats)
+                job = replace(job, sources={**job.sources, split.name: spooled}, schema=wide)
+    return job, splits, done
 
 
-def open_streams(sources: Mapping[str, Any]) -> dict[str, Stream]:
-    """The streams among the sources of some splits. Splits of one stream share it."""
-    passes: dict[tuple[int, Any], list[str]] = {}
-    for name, source in sources.items():
-        if not is_listed(source):
-            shared = (id(source.source), source.rule) if isinstance(source, StreamSubset) else (id(source), name)
-            passes.setdefault(shared, []).append(name)
-    streams: dict[str, Stream] = {}
-    for names in passes.values():
-        source = sources[names[0]]
-        subset = isinstance(source, StreamSubset)
-        whole = Stream(tuple(names), source.source, source.rule) if subset else Stream((names[0],), source)
-        streams.update(dict.fromkeys(names, whole))
-    return streams
+def spool_splits(
+    job: Job, splits: list[Split], chosen: set[str], target: Directory, workers: Workers, journal: Journal, meter: Meter
+) -> tuple[Job, list[Split], list[SpoolResult]]:
+    """Spool the chosen splits by tasks, each of a part of the examples, or of the examples of a file."""
+    splits, done = list(splits), []
+    for at, split in enumerate(splits):
+        if split.name not in chosen:
+            continue
+        parts = split.by_file() or np.array_split(np.arange(len(split.rows)), min(len(split.rows), SPOOL_TASKS))
+        tasks = [
+            Task(split.name, spool_name(split.name, number), rows, split.keys_of(rows))
+            for number, rows in enumerate(parts)
+        ]
+        results = {task.file: _earlier_spool(job, journal, task.file) for task in tasks}
+        meter.begin(f"spooling {split.name}", None)
+        missing = [task for task in tasks if results[task.file] is None]
+        with closing(target.spool(workers, replace(job, formats=(TFRecord(),)), missing, meter)) as written:
+            for task, shard in written:
+                files = (spool_file(task.file, job.schema, shard),)
+                result = SpoolResult(task.file, split.name, files, shard.ignored, shard.bad)
+                journal.note(result)
+                results[task.file] = result
+        found = [result for result in results.values() if result is not None]
+        splits[at], spooled = _spooled_split(job, split, found, workers)
+        done += found
+        job = replace(job, sources={**job.sources, split.name: spooled})
+    return job, splits, done
+
+
+def _earlier_spool(job: Job, journal: Journal, file: str) -> SpoolResult | None:
+    """Return the spool of an earlier run, if its files are undamaged."""
+    result = journal.spools.get(file)
+    if result is None or len(undamaged_files(job.directory, result.files)) < len(result.files):
+        return None
+    return result
+
+
+def _spooled_split(job: Job, split: Split, results: list[SpoolResult], workers: Workers) -> tuple[Split, Spooled]:
+    folder = job.directory.absolute()
+    files = [(folder / file.file, Schema.from_json(file.schema)) for result in results for file in result.files]
+    spooled = Spooled(files, workers.worker_memory // 4, short_floats=job.short_floats)
+    return Split(split.name, spooled, split.order, split.seed), spooled
 
 
 def spool_name(split: str, number: int) -> str:
-    """The file of a spool, in a dataset's directory."""
+    """Return the file of a spool in the directory of a build."""
     return f"{WORK}/{split}.spool-{number:05}"
 
 
-def spool_file(file: str, schema: Schema, written: Any) -> dict[str, Any]:
-    """What the journal says of one file; `written` has its counts."""
-    counts = {name: getattr(written, name) for name in ("records", "bytes", "crc32c")}
-    return {"file": file, "schema": schema.to_json(), **counts}
+def spool_file(file: str, schema: Schema, written: Summary | ShardResult) -> SpoolFile:
+    """Return what the journal keeps of a file."""
+    return SpoolFile(file, schema.to_json(), written.records, written.bytes, written.crc32c)
 
 
-def spool_stream(job: Job, stream: Stream, threads: int, progress: Progress) -> dict[str, dict[str, Any]]:
-    """Encode a stream into files, those of each split apart, and tell what they are: plain, for the journal."""
-    from concurrent.futures import ThreadPoolExecutor  # importing penstock costs nothing
+def spool_stream(job: Job, stream: Stream, threads: int, advance: Advance) -> dict[str, SpoolResult]:
+    """Encode a stream into files; return the result of each split."""
 
     coming: deque[tuple[Spool, list[int], list[Any], Future[Records | None]]] = deque()
     number, step = 0, FIRST_EXAMPLES
@@ -135,11 +148,11 @@ def spool_stream(job: Job, stream: Stream, threads: int, progress: Progress) -> 
                         coming[at] = (spool, numbers, examples, pool.submit(spool.encoder.encode_plain, examples))
                 continue
             step = spool.encoder.next_step(step, written)
-            progress(sum(map(len, written)), sum(records.nbytes for records in written))
+            advance(sum(map(len, written)), sum(records.nbytes for records in written))
         for name, spool in spools.items():
             if len(spools) > 1 and not spool.seen:
                 raise SchemaError("expected examples in every split, got none", name)
-    return {name: spool.entry for name, spool in spools.items()}
+    return {name: spool.result for name, spool in spools.items()}
 
 
 class Spool:
@@ -148,15 +161,15 @@ class Spool:
     def __init__(self, job: Job, split: str) -> None:
         self.job = job
         self.split = split
-        self.total = Outcome(split, spool_name(split, 0))
+        self.rejected = Rejected()
         self.seen = 0
         self.written = 0  # records in the files before this one
-        self.files: list[dict[str, Any]] = []
+        self.files: list[SpoolFile] = []
         self._begin()
 
     def _begin(self) -> None:
         self.keys: list[str] | None = None  # as long as each is the number of its record
-        self.encoder = Encoder(self.job, self.split, self.total)
+        self.encoder = Encoder(self.job, self.split, self.rejected)
         self.file = spool_name(self.split, len(self.files))
         # What a power cut leaves of it is found out by its checksum: the stream is read again then.
         self.writer = TFRecordWriter(self.job.directory / self.file, index=True)
@@ -165,6 +178,7 @@ class Spool:
         self.writer.close()
         write_keys(self.writer.path, self.keys or [])
         self.written += len(self.writer)
+        assert self.writer.summary is not None
         self.files.append(spool_file(self.file, self.job.schema, self.writer.summary))
 
     def widen(self, schema: Schema) -> None:
@@ -179,14 +193,14 @@ class Spool:
         if encoded is not None:
             pieces = [(encoded, None if are_plain(examples) else [*map(stream_key, examples, numbers)])]
         else:
-            before = self.total.ignored, len(self.total.bad)
+            before = self.rejected.ignored, len(self.rejected.bad)
             keys = map(stream_key, examples, numbers)
             load = dict(zip(numbers, examples, strict=True)).__getitem__
             try:
                 pieces = [*self.encoder.loaded(zip(keys, numbers, strict=True), load, "example {}".format)]
             except DriftError:
-                self.total.ignored = before[0]
-                del self.total.bad[before[1] :]
+                self.rejected.ignored = before[0]
+                del self.rejected.bad[before[1] :]
                 raise
         for records, their_keys in pieces:
             self._name(numbers, their_keys)
@@ -204,10 +218,11 @@ class Spool:
         self.keys += map(str, numbers) if keys is None else keys
 
     @property
-    def entry(self) -> dict[str, Any]:
-        """What the journal says of it."""
-        counts = {"ignored": self.total.ignored, "bad": self.total.bad}
-        return {"file": self.total.file, "split": self.split, "files": self.files, **counts}
+    def result(self) -> SpoolResult:
+        """What the journal keeps of it."""
+        rejected = self.rejected
+        file = spool_name(self.split, 0)
+        return SpoolResult(file, self.split, tuple(self.files), rejected.ignored, tuple(rejected.bad))
 
     def __enter__(self) -> Spool:
         return self

@@ -14,13 +14,12 @@ from rich.markup import escape
 from rich.progress import TextColumn, TimeRemainingColumn
 
 from .. import recipes, sources
+from ..building.api import ORDERS, Built, Preview, Quarantine, preview
+from ..building.api import build as build_dataset
 from ..building.engines.engine import Engine
+from ..building.engines.engine import Progress as State
 from ..building.engines.local import Local
 from ..building.engines.ray import Ray
-from ..building.options import ORDERS, Quarantine
-from ..building.progress import Progress as State
-from ..building.report import Built, Preview, preview
-from ..building.run import build as build_dataset
 from ..building.targets.plain_files import kept_quarantine
 from ..dataset.info import Info
 from ..dataset.manifest import MANIFEST

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from ..building.api import Built
 from ..building.convert import convert as convert_dataset
-from ..building.report import Built
 from .build import built_json, run, show_built, show_files
 from .errors import INTERRUPTED, PATH, WELL, Command
 from .head import parse_schema

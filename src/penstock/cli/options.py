@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
-from ..building.targets.plain_files import SUFFIXES
 from ..records import array_record
 from ..records.formats import FORMATS, Format
+from ..storage.paths import RECORD_SUFFIXES
 
 COMPRESSIONS = {
     "tfrecord": ("gzip", "zlib"),
@@ -92,7 +92,7 @@ def asked_formats(options: dict[str, Any], path: str) -> list[Format]:
     """
     names, named = (
         [name for some in options["format"] for name in some],
-        SUFFIXES.get(os.path.splitext(path)[1].lower()),
+        RECORD_SUFFIXES.get(os.path.splitext(path)[1].lower()),
     )
     if names == ["tfrecord"] and named and not os.path.isdir(path):  # nobody has said another
         names = [named]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..ais import at
-from ..building.run import build
+from ..building.api import build
 from ..dataset.plain_files import schema_path
 from ..errors import SchemaError
 from ..loading.dataset import load

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from ..building.options import checked_formats
-from ..building.report import Built
-from ..building.run import build as build_dataset
+from ..building.api import Built, Formats, checked_formats
+from ..building.api import build as build_dataset
+from ..building.plan import FormatName, Order
 from ..dataset.info import Info
 from ..errors import CorruptionError, NotFoundError, SchemaError, name_known
 from ..records.array_record import ArrayRecord
@@ -294,8 +294,8 @@ def build(
     *,
     years: Iterable[int] | None = None,
     year_by: str = "end_time",
-    format: str | Format | Sequence[str | Format] = "tfrecord",
-    order: str = "tfds",
+    format: Formats = "tfrecord",
+    order: Order = "tfds",
     **options: Any,
 ) -> Built:
     """Build TorNet from its files, into the directory where TFDS looks for it unless told otherwise.
@@ -312,13 +312,15 @@ def build(
     return build_dataset(splits, os.fspath(path), format=sized(format), order=order, **options)
 
 
-def sized(format: str | Format | Sequence[str | Format]) -> list[Format]:
+def sized(format: Formats) -> list[Format]:
     """Formats with a number of examples for each shard: that spares a look at how large records are.
 
     A format that is a name compresses nothing: what is large in the records is compressed already.
     """
     named = [format] if isinstance(format, (str, Format)) else format
-    plain = [ArrayRecord(compression=None) if each == ArrayRecord.name else each for each in named]
+    plain: list[FormatName | Format] = [
+        ArrayRecord(compression=None) if each == ArrayRecord.name else each for each in named
+    ]
     return [
         each if each.shard_examples else replace(each, shard_examples=max(1, each.shard_bytes // RECORD_BYTES))
         for each in checked_formats(plain)

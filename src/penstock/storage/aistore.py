@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote
 
 from ..errors import MissingDependencyError, NoBucketError, NotFoundError, SchemaError, StorageError, redact
-from ..thread_pool import thread_pool
+from ..thread_pool import ordered_map, thread_pool
 from .local import WholeFile
 from .store import Entry
 from .transfer import PIECE, ShortError, cut_out, joined, replaced
@@ -101,10 +100,11 @@ class AISStore:
         """Write an object to a file, some pieces at a time."""
         with thread_pool(2) as pool, WholeFile(path, size) as file:
             if self.etl is not None:
-                blocks: Iterator[bytes] = iter([self.read(name)])
+                blocks: Iterable[bytes] = [self.read(name)]
             else:
                 spans = [(start, min(size, start + PIECE)) for start in range(0, size, PIECE)]
-                blocks = _ahead(pool, lambda span: self._part(name, span[0], span[1], version), spans)
+                parts = ordered_map(lambda span: self._part(name, span[0], span[1], version), spans, 2, pool=pool)
+                blocks = (part() for _, part in parts)
             for block in blocks:
                 file.write(block)
                 told(block)
@@ -282,12 +282,3 @@ def _body(raw: Any, length: int | None) -> bytes:
 def _version(checksum: str, version: str) -> str | None:
     """What changes with an object's content."""
     return checksum or version or None
-
-
-def _ahead(pool: ThreadPoolExecutor, read: Callable[[Any], bytes], spans: Sequence[Any]) -> Iterator[bytes]:
-    """What is read, in order, with one more under way."""
-    waiting = [pool.submit(read, span) for span in spans[:2]]
-    for at in range(len(spans)):
-        yield waiting.pop(0).result()
-        if at + 2 < len(spans):
-            waiting.append(pool.submit(read, spans[at + 2]))

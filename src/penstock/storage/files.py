@@ -66,6 +66,14 @@ def parent_path(path: str) -> str:
     return join_path(root, posixpath.dirname(name))
 
 
+def is_below(path: str, folder: str) -> bool:
+    """Return True if a path is the folder or below it, on a local disk or in the same store."""
+    if is_url(path) != is_url(folder):
+        return False
+    resolved = [text if is_url(text) else os.path.realpath(text) for text in (path, folder)]
+    return os.path.join(resolved[0], "").startswith(os.path.join(resolved[1], ""))
+
+
 # Folders
 @dataclass(frozen=True)
 class ListedFile:

@@ -16,6 +16,10 @@ from .store import is_url, split_url
 PathLike = str | os.PathLike[str]
 Paths = PathLike | Iterable[PathLike]  # one, or some
 MOST_FILES = 1_000_000  # that one pattern may name
+RECORD_SUFFIXES = {  # of files of records, with the format of each
+    **dict.fromkeys((".record", ".tfr", ".tfrec", ".tfrecord", ".tfrecords"), "tfrecord"),
+    ".array_record": "array_record",
+}
 SPLIT = "{split}"  # stands for the name of a split in those of its files
 _RANGE = re.compile(r"\{(\d{1,18})\.\.(\d{1,18})(?:\.\.(\d{1,18}))?\}")
 _NUMBERED = re.compile(r"\{(\d{0,18})\.\.\}")

@@ -13,13 +13,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from ...errors import BuildError, PenstockError, SchemaError
 from ...records.codec import default_threads
-from ..progress import Progress as State
+from .engine import Advance, Function, Item, Progress, Result, Shared
 
 if TYPE_CHECKING:
+    from ctypes import c_longlong
     from multiprocessing.connection import Connection
 
 
@@ -37,7 +38,7 @@ class Local:
     workers: int | None = None
     max_memory: int | None = None
     sync: bool = True
-    progress: Callable[[State], None] | None = field(default=None, repr=False, compare=False)
+    progress: Callable[[Progress], None] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("workers", "max_memory"):
@@ -53,13 +54,13 @@ class Local:
         yield self
 
     @property
-    def here(self) -> Local:
-        """Itself: all is done here."""
+    def driver(self) -> Local:
+        """The engine itself: its workers are on the machine of the driver."""
         return self
 
     @property
-    def apart(self) -> bool:
-        """Never: a worker whose item is given to another has ended."""
+    def remote(self) -> bool:
+        """False: an item is run again only after its worker has ended."""
         return False
 
     @property
@@ -78,18 +79,18 @@ class Local:
         return max(1 << 16, min(1 << 22, self.worker_memory // 8))
 
     def map(
-        self, function: Function[Shared, Item, Result], shared: Shared, items: Iterable[Item], progress: Progress
+        self, function: Function[Shared, Item, Result], shared: Shared, items: Iterable[Item], advance: Advance
     ) -> Generator[tuple[Item, Result], None, None]:
-        """Run `function(shared, item, progress)` for each item; results come as they are ready.
+        """Run `function(shared, item, advance)` for each item; results come as they are ready.
 
         Items that are a deque may be added to meanwhile; each is taken out of it as it is begun.
         """
         waiting = items if isinstance(items, deque) else deque(items)
         if self.processes > 1:
-            yield from map_in_processes(self.processes, function, shared, waiting, progress)
+            yield from map_in_processes(self.processes, function, shared, waiting, advance)
         while waiting:
             item = waiting.popleft()
-            yield item, function(shared, item, progress)
+            yield item, function(shared, item, advance)
 
 
 def _machine_memory() -> int:
@@ -98,13 +99,8 @@ def _machine_memory() -> int:
     return 8 << 30
 
 
-Shared = TypeVar("Shared")
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-Progress = Callable[[int, int], None]  # so many more examples, so many more bytes
-Function = Callable[[Shared, Item, Progress], Result]
 MOST_CRASHES = 3  # of workers on one item
-_current: Any = None  # in a worker process: the number of the example that it loads, where its parent sees it
+_current: c_longlong | None = None  # in a worker process: number of the example that it loads
 
 
 class LostWorkerError(BuildError):
@@ -113,7 +109,7 @@ class LostWorkerError(BuildError):
     number  of the example that the last one was loading, in its source; -1 if it was loading none
     """
 
-    def __init__(self, item: Any, number: int, code: int | None) -> None:
+    def __init__(self, item: object, number: int, code: int | None) -> None:
         named = str(item).splitlines()
         got = f"{MOST_CRASHES} that ended on it, the last {describe_exit(code)}"
         super().__init__(f"expected a worker process to finish {named[0] if named else 'an item'}, got {got}")
@@ -138,14 +134,10 @@ def begin_example(number: int) -> None:
         _current.value = number
 
 
-def silent(examples: int, size: int) -> None:
-    """Progress that nobody is told of."""
-
-
 def map_in_processes(
-    count: int, function: Function[Shared, Item, Result], shared: Shared, items: deque[Item], progress: Progress
+    count: int, function: Function[Shared, Item, Result], shared: Shared, items: deque[Item], advance: Advance
 ) -> Generator[tuple[Item, Result], None, None]:
-    """Run `function(shared, item, progress)` for each item; results come as they are ready.
+    """Run `function(shared, item, advance)` for each item; results come as they are ready.
 
     Items may be added while it runs. An error ends all of it. An item whose worker dies is given to another, up to
     three times.
@@ -153,11 +145,11 @@ def map_in_processes(
     from multiprocessing.connection import wait
 
     crashes: Counter[int] = Counter()
-    workers: dict[Connection, _Worker] = {}
+    workers: dict[Connection, _Worker[Item]] = {}
     try:
         while items or workers:
             while items and len(workers) < count:
-                worker = _Worker(function, shared)
+                worker: _Worker[Item] = _Worker(function, shared)
                 workers[worker.connection] = worker
                 worker.give(items.popleft())
             ready: Any
@@ -174,7 +166,7 @@ def map_in_processes(
                     items.appendleft(worker.item)
                     continue
                 if kind == "progress":
-                    progress(*content)
+                    advance(*content)
                 elif kind == "error":
                     error, trace = content
                     raise error from WorkerTraceback(trace)
@@ -196,22 +188,23 @@ def survives_fork() -> bool:
     return sys.platform != "linux" or not getattr(getattr(eager, "_context", None), "_initialized", False)
 
 
-class _Worker:
+class _Worker(Generic[Item]):
     """A process that waits for items at the other end of a connection."""
 
-    def __init__(self, function: Function[Any, Any, Any], shared: Any) -> None:
+    item: Item  # the one that it works on
+
+    def __init__(self, function: Function[Shared, Item, Result], shared: Shared) -> None:
         import multiprocessing
 
         # Where forking is usual, it spares pickling; elsewhere the function, and what is shared, are sent.
         context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-        self.item: Any = None
         self.connection, theirs = context.Pipe()
         self.current = context.RawValue("q", -1)
         self.process = context.Process(target=_serve, args=(theirs, function, shared, self.current), daemon=True)
         self.process.start()
         theirs.close()
 
-    def give(self, item: Any) -> None:
+    def give(self, item: Item) -> None:
         self.item = item
         self.current.value = -1
         self.connection.send(item)
@@ -226,7 +219,7 @@ class _Worker:
         return code
 
 
-def portable(error: BaseException, item: Any) -> BaseException:
+def portable(error: BaseException, item: object) -> BaseException:
     """An error of an item, such that it survives the way to another process."""
     if isinstance(error, (PenstockError, OSError, MemoryError)):
         with suppress(Exception):
@@ -242,7 +235,9 @@ class WorkerTraceback(Exception):  # noqa: N818  # not raised: it shows where an
         return f"\n{self.args[0]}"
 
 
-def _serve(connection: Connection, function: Function[Any, Any, Any], shared: Any, current: Any) -> None:
+def _serve(
+    connection: Connection, function: Function[Shared, Item, Result], shared: Shared, current: c_longlong
+) -> None:
     """A worker's life."""
     global _current  # one for each process
     _current = current
@@ -250,13 +245,13 @@ def _serve(connection: Connection, function: Function[Any, Any, Any], shared: An
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
-    def progress(examples: int, size: int) -> None:
+    def advance(examples: int, size: int) -> None:
         connection.send(("progress", (examples, size)))
 
     while True:
         item = connection.recv()
         try:
-            connection.send(("result", function(shared, item, progress)))
+            connection.send(("result", function(shared, item, advance)))
         except BaseException as error:  # noqa: BLE001  # the parent raises it
             connection.send(("error", (portable(error, item), traceback.format_exc())))
 

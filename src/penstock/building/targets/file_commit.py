@@ -13,25 +13,24 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 from ...dataset.plain_files import FOLDER, schema_path
 from ...dataset.plain_files import SUFFIX as SCHEMA
 from ...errors import BuildError, PenstockError, SchemaError, StorageError
 from ...records.index import SUFFIX as INDEX
 from ...records.index import sidecar_path
-from ...storage.cache import default_folder
+from ...storage.cache import cache_home
 from ...storage.files import join_path, list_objects, parent_path
 from ...storage.local import publish, sync_folder
 from ...storage.open import open_store
 from ...storage.paths import SPLIT, named_by
-from ...storage.store import is_url, url_name
-from .ownership import QUARANTINE, is_quarantine
+from ...storage.store import url_name
+from ...thread_pool import ordered_map
+from ..commit import QUARANTINE, is_quarantine
 
 VERSION = 1
 _INDEX_MAGIC = b"PENSTIDX"
@@ -62,12 +61,13 @@ class FileCommit:
         records = [root, *(path for folder in sorted(folders) if (path := Path(folder, FOLDER, root.name)) != root)]
         for record in records:
             record.parent.mkdir(exist_ok=True)
-            publish(record, json.dumps(self._to_json(record.parent.parent)).encode(), sync=sync)
+            publish(record, json.dumps(self.to_json(record.parent.parent)).encode(), sync=sync)
             if sync:
                 sync_folder(record.parent.parent)
-        self._carry_out(records, sync)
+        self.carry_out(records, sync=sync)
 
-    def _carry_out(self, records: list[Path], sync: bool) -> None:
+    def carry_out(self, records: list[Path], *, sync: bool) -> None:
+        """Move, remove and write what the commit lists, and remove its records."""
         for source, name in self.moves:
             _move(source, name)
         for name in self.removes:
@@ -87,7 +87,9 @@ class FileCommit:
                 _remove_partial(record)
                 record.parent.rmdir()
 
-    def _to_json(self, folder: Path) -> dict[str, Any]:
+    def to_json(self, folder: Path) -> dict[str, object]:
+        """Return the record of the commit, with paths relative to a folder."""
+
         def relative(path: str) -> str:
             return os.path.relpath(path, folder)
 
@@ -128,7 +130,7 @@ def finish_interrupted(pattern: str) -> str | None:
         ) from None
     folders = {os.path.dirname(name) for name in (*(to for _, to in commit.moves), *commit.removes, *commit.texts)}
     copies = [path for each in sorted(folders) if (path := Path(each, FOLDER, record.name)) != record]
-    commit._carry_out([record, *copies], sync=True)
+    commit.carry_out([record, *copies], sync=True)
     return commit.begun
 
 
@@ -203,7 +205,7 @@ SENDING = ".sending"  # is in the local folder from when files are sent
 def local_folder(url: str) -> Path:
     """Return the local folder in which the files of a URL are written."""
     digest = blake2b(url.encode(), digest_size=8).hexdigest()
-    return default_folder().with_name("builds") / f"{digest}-files"
+    return cache_home() / "builds" / f"{digest}-files"
 
 
 @contextmanager
@@ -271,12 +273,12 @@ def send_folder(local: Path, url: str) -> set[str]:
     shown = [path for path in files if not any(part.startswith(".") for part in path.relative_to(local).parts)]
     urls = [join_path(url, path.relative_to(local).as_posix()) for path in shown]
 
-    def send(path: Path, target: str) -> None:
-        store, name = open_store(target)
-        store.send(path, name)
+    def send(file: tuple[Path, str]) -> None:
+        store, name = open_store(file[1])
+        store.send(file[0], name)
 
-    with ThreadPoolExecutor(SENDERS) as pool:
-        list(pool.map(send, shown, urls))
+    for _, sent in ordered_map(send, list(zip(shown, urls, strict=True)), SENDERS):
+        sent()
     return set(urls)
 
 
@@ -301,8 +303,3 @@ def _named_after(local: Path, url: str) -> Iterator[None]:
         if str(local) in str(error) and len(error.args) == 1:
             error.args = (str(error).replace(str(local), url),)
         raise
-
-
-def source_urls(files: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Return those of some paths that are URLs."""
-    return [text for text in map(str, files) if is_url(text)]

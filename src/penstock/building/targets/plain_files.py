@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from ...dataset.info import Info
 from ...dataset.manifest import MANIFEST, WORK, Manifest, ShardEntry, dataset_name
 from ...dataset.open import Opened, indexed, open_dataset
 from ...dataset.plain_files import schema_path, schema_text, write_schema
 from ...dataset.shards import ShardFiles
 from ...errors import BuildError, SchemaError, StorageError
-from ...loading.dataset import Dataset
 from ...records.formats import FORMATS, Format
 from ...records.shard import open_shard
 from ...records.tfrecord import TFRecord
@@ -28,20 +28,19 @@ from ...sources.record_files import RecordFiles
 from ...sources.splits import Splits
 from ...sources.tar import TarSamples
 from ...storage.files import is_file, join_path
-from ...storage.paths import SPLIT, is_numbered, named_by, numbered, numbered_files
+from ...storage.paths import RECORD_SUFFIXES, SPLIT, is_numbered, named_by, numbered, numbered_files
 from ...storage.store import is_url
-from ..commit import STEP
-from ..engines.local import Local, Progress, silent
-from ..inputs import origins
+from ..commit import QUARANTINE
+from ..duplicates import STEP
+from ..engines.engine import Advance, Engine, Meter, ignore_progress
+from ..engines.local import Local
 from ..journal import check_work_folder, hold, mark_work_folder
-from ..plan import cut_files, cut_shards
-from ..progress import Meter
-from ..report import Built
-from .file_commit import FileCommit, check_beside, finish_interrupted, quarantine_url, remove, source_urls, staged_files
-from .ownership import QUARANTINE
+from ..listing import origins
+from ..plan import Options, cut_files, cut_shards
+from ..run import BuildResult, run_build
+from .directory import Directory
+from .file_commit import FileCommit, check_beside, finish_interrupted, quarantine_url, remove, staged_files
 
-SUFFIXES = dict.fromkeys((".record", ".tfr", ".tfrec", ".tfrecord", ".tfrecords"), "tfrecord")
-SUFFIXES[".array_record"] = "array_record"
 PACKED = (".gz", ".tgz", ".zst", ".zip", ".xz", ".bz2")
 OTHERS = (*PACKED, ".tar", ".csv", ".json", ".jsonl", ".parquet", ".npz", ".h5")
 HIDDEN, DATA = ".build", "data"
@@ -50,11 +49,11 @@ PARTS = 64  # that are built at first: what a build that was cut off does not do
 
 
 def names_file(path: str | Path) -> bool:
-    """Whether a path stands for files of records, one or many with numbers."""
+    """Return True if a path stands for files of records, one or many with numbers."""
     suffix, folder = os.path.splitext(path)[1].lower(), os.path.isdir(path)
-    if suffix not in SUFFIXES:
+    if suffix not in RECORD_SUFFIXES:
         if is_numbered(path) or SPLIT in str(path) or (suffix in OTHERS and not folder and not is_url(path)):
-            expected = f"expected a folder, or names of files that end in {', '.join(SUFFIXES)}"
+            expected = f"expected a folder, or names of files that end in {', '.join(RECORD_SUFFIXES)}"
             hint = "compression= says how they are compressed" if suffix in PACKED else ""
             raise SchemaError(f"{expected}, got others", str(path), hint)
         return False
@@ -65,7 +64,7 @@ def names_file(path: str | Path) -> bool:
 
 
 def kept_quarantine(path: str | Path) -> str:
-    """Where the bad examples of a build are kept; empty where there are none. The path may be a URL."""
+    """Return where the bad examples of a build are kept; empty if there are none. The path may be a URL."""
     if is_url(path):
         kept = quarantine_url(str(path)) if names_file(path) else join_path(str(path), QUARANTINE)
     else:
@@ -74,37 +73,49 @@ def kept_quarantine(path: str | Path) -> str:
 
 
 def quarantine_of(path: str | Path) -> Path:
-    """Where the bad examples of a local build are kept: in its directory, or beside its files."""
+    """Return where the bad examples of a local build are kept: in its directory, or beside its files."""
     if not names_file(path):
         return Path(path) / QUARANTINE
     folder = _hidden(str(path))
     return folder.with_name(f"{folder.name[1 : -len(HIDDEN)]}.{QUARANTINE}")
 
 
-def build_objects(build: Callable[..., Built], source: Any, url: str, options: dict[str, Any]) -> Built:
-    """Build a source into files of a store: on a local disk first, where a build that was cut off goes on."""
-    with staged_files(url, overwrite=options["overwrite"], made_from=source_urls(_files_read(source))) as local:
-        built = build_file(build, source, Path(local), options)
-    opened = replace(open_dataset(url, built.schema, None), path=url)
-    Dataset.__init__(built, opened)
-    built.manifest = _described(built.manifest, opened, file_format(options["format"], Path(local), options["shards"]))
-    return built
+def check_plain_files(source: Any, path: str, format: Any, shards: int | None) -> Format:
+    """Check the names of files to build, and return the format that they are named after."""
+    check_pattern(path, _splits_of(source))
+    if not is_url(path):
+        check_apart(path, _files_read(source))
+    return file_format(format, Path(path), shards)
 
 
-def build_file(build: Callable[..., Built], source: Any, path: Path, options: dict[str, Any]) -> Built:
+def build_plain_files(
+    source: Any, path: str, options: Options, engine: Engine, info: Info | None, *, overwrite: bool
+) -> BuildResult:
+    """Build a source into files, on a local disk or in a store.
+
+    Those of a store are built on a local disk first, where the same build continues after an interruption.
+    """
+    if not is_url(path):
+        return _build_local(source, Path(path), options, engine, info, overwrite=overwrite)
+    read = [file for file in _files_read(source) if is_url(file)]
+    with staged_files(path, overwrite=overwrite, made_from=read) as local:
+        result = _build_local(source, Path(local), options, engine, info, overwrite=overwrite)
+    opened = replace(open_dataset(path, result.manifest.schema, None), path=path)
+    return replace(result, opened=opened, manifest=_described(result.manifest, opened, options.formats[0]))
+
+
+def _build_local(
+    source: Any, path: Path, options: Options, engine: Engine, info: Info | None, *, overwrite: bool
+) -> BuildResult:
     """Build a source into files, each with its index beside it. Their schema and bad examples are kept beside them.
 
-    They are built in a hidden folder first, where the same build again goes on after it was cut off. An interrupted
-    commit is finished first.
-
-    build  builds a dataset into a hidden folder
+    They are built in a hidden folder first, where the same build continues after an interruption. An interrupted commit
+    is finished first.
     """
     where = str(path)
     path = Path(os.path.abspath(path))
-    splits = list(source) if isinstance(source, Splits) else ["train"]
-    check_pattern(where, splits)
-    check_apart(where, _files_read(source))
-    format = file_format(options["format"], path, options["shards"])
+    splits = _splits_of(source)
+    format = options.formats[0]
     with alone(path) as folder:
         if finish_interrupted(str(path)) is not None and folder.exists():
             (folder / PLACING).touch()
@@ -112,16 +123,17 @@ def build_file(build: Callable[..., Built], source: Any, path: Path, options: di
         if not any((folder / name).exists() for name in (WORK, MANIFEST)):
             shutil.rmtree(folder, ignore_errors=True)  # a run was killed while it removed the folder
         for split in splits:
-            NumberedFiles(str(path), split, options["overwrite"] or placing).check()
+            NumberedFiles(str(path), split, overwrite or placing).check()
         check_beside((), _texts(path, splits))
-        short = isinstance(format, TFRecord)  # whose readers parse lists of float32
-        shards: dict[str, Any] = {"shards": 1, "format": format}
+        # Readers of TFRecord files parse lists of float32.
+        first = replace(options, shards=1, short_floats=isinstance(format, TFRecord))
         if is_numbered(path):
-            shards = {"shards": PARTS, "format": TFRecord()}
+            first = replace(first, shards=PARTS, formats=(TFRecord(),))
         try:
-            built = build(source, folder, **{**options, **shards}, published=placing, short_floats=short)
+            target = Directory(folder, published=placing)
+            result = run_build(source, target, first, engine, info, overwrite=overwrite)
         except (Exception, KeyboardInterrupt) as error:
-            if options["overwrite"] and isinstance(error, Exception):
+            if overwrite and isinstance(error, Exception):
                 shutil.rmtree(folder, ignore_errors=True)  # the next one begins anew in any case
             if isinstance(error, KeyboardInterrupt):
                 rest = "build again to go on" if is_numbered(path) else "nothing was written"
@@ -129,13 +141,15 @@ def build_file(build: Callable[..., Built], source: Any, path: Path, options: di
             if type(error) is BuildError:
                 raise BuildError(str(error).replace(str(folder), where)) from error.__cause__
             raise
-        written = _put_into_place(built, folder, path, format, options)
+        written = _put_into_place(result.manifest, folder, path, options, engine)
         shutil.rmtree(folder)
-    opened = replace(open_written(path, written, built.schema), path=Path(where))
-    Dataset.__init__(built, opened)
-    built.manifest = _described(built.manifest, opened, format)
-    built.written, built.kept = sum(map(len, written.values())), 0
-    return built
+    opened = replace(open_written(path, written, result.manifest.schema), path=Path(where))
+    manifest = _described(result.manifest, opened, format)
+    return replace(result, opened=opened, manifest=manifest, written=sum(map(len, written.values())), kept=0)
+
+
+def _splits_of(source: Any) -> list[str]:
+    return list(source) if isinstance(source, Splits) else ["train"]
 
 
 def _texts(path: Path, splits: Iterable[str]) -> list[str]:
@@ -169,13 +183,12 @@ def _files_read(source: Any) -> list[str]:
 
 
 def _put_into_place(
-    built: Built, folder: Path, path: Path, format: Format, options: dict[str, Any]
+    manifest: Manifest, folder: Path, path: Path, options: Options, engine: Engine
 ) -> dict[str, list[str]]:
-    """One shard becomes the one file; the records of many are dealt out into files."""
-    shards = {split: [str(folder / shard.file) for shard in parts] for split, parts in built.manifest.splits.items()}
-    engine = options["engine"] or Local()
-    sync = getattr(engine, "sync", True)
-    texts = schema_texts(str(path), shards, built.schema)
+    """Make the one file of the one shard, or deal the records of many out into files."""
+    shards = {split: [str(folder / shard.file) for shard in parts] for split, parts in manifest.splits.items()}
+    sync = engine.sync if isinstance(engine, Local) else True
+    texts = schema_texts(str(path), shards, manifest.schema)
     kept = folder / QUARANTINE
     texts[str(quarantine_of(path))] = kept.read_text(encoding="utf-8") if kept.exists() else None
     if not is_numbered(path):
@@ -185,11 +198,11 @@ def _put_into_place(
         moves = [(shard, written[split][0]) for split, (shard,) in shards.items()]
         FileCommit(moves, [], texts).publish(str(path), sync=sync)
         return written
-    records = {split: RecordFiles(files, built.schema, files, open_shard) for split, files in shards.items()}
+    records = {split: RecordFiles(files, manifest.schema, files, open_shard) for split, files in shards.items()}
     meter = Meter(engine.progress)
     meter.begin("writing files", sum(map(len, records.values())))
-    said: dict[str, Any] = {"shards": options["shards"], "sync": sync, "texts": texts}
-    return write_files(records, path, format, **said, overwrite=True, progress=meter)
+    format, count = options.formats[0], options.shards
+    return write_files(records, path, format, shards=count, sync=sync, texts=texts, overwrite=True, advance=meter)
 
 
 def _described(manifest: Manifest, opened: Opened, format: Format) -> Manifest:
@@ -211,7 +224,7 @@ def _hidden(pattern: str) -> Path:
 
 def file_format(format: Any, path: Path, shards: int | None) -> Format:
     """The one that the files are named after, with the options that were given."""
-    name = SUFFIXES[path.suffix.lower()]
+    name = RECORD_SUFFIXES[path.suffix.lower()]
     if isinstance(format, Sequence) and not isinstance(format, str):
         if len(format) != 1:
             raise SchemaError("expected one format for files, got several", str(path))
@@ -317,7 +330,7 @@ def write_files(
     shards: int | None = None,
     overwrite: bool = False,
     sync: bool = True,
-    progress: Progress = silent,
+    advance: Advance = ignore_progress,
     texts: Mapping[str, str | None] | None = None,
     begun: str = "",
 ) -> dict[str, list[str]]:
@@ -343,7 +356,7 @@ def write_files(
                     for rows in steps(*part, step):
                         records = source.records(rows)
                         writer.write_records(records)
-                        progress(len(records), records.nbytes)
+                        advance(len(records), records.nbytes)
     except BaseException:
         for path in (path for names in named.values() for path in names.files):
             remove(staged(path))

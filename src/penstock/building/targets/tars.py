@@ -24,7 +24,7 @@ from ...schema.field import Field
 from ...schema.schema import Schema
 from ...sources.fingerprint import digest
 from ...storage.paths import Paths, is_numbered
-from ..progress import Meter, Progress
+from ..engines.engine import Meter, Progress
 from .file_commit import FileCommit, finish_interrupted
 from .plain_files import NEW, NumberedFiles, check_apart, check_pattern, staged
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...building.report import Built
-from ...building.run import build
+from ...building.api import Built, build
 from ...building.targets.file_commit import staged_folder
 from ...dataset.datum import MAPPING, MOST_BYTES, SHARDS, describe, exported_files, read_mapping
 from ...dataset.manifest import MANIFEST, read_manifest

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...building.run import build
+from ...building.api import build
 from ...building.targets.file_commit import staged_folder
 from ...building.targets.plain_files import write_files, write_schemas
 from ...errors import NoExamplesError, SchemaError
