@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args
 
 from ..dataset.info import Info
 from ..dataset.manifest import Manifest
-from ..dataset.tfds import is_tfds_name, tfds_notes
+from ..dataset.tfds import dataset_directory, is_tfds_name, tfds_notes
 from ..errors import SchemaError, check_type, did_you_mean, redact
 from ..loading.dataset import Dataset
 from ..records.formats import FORMATS, Format
@@ -18,6 +18,7 @@ from ..schema.schema import Schema
 from ..sources.splits import Deduped
 from ..sources.tfds_builder import GeneratedSplits
 from ..storage.files import checked_path
+from ..storage.paths import names_record_files
 from .engines.engine import Engine
 from .engines.local import Local
 from .entries import BadExample
@@ -25,8 +26,9 @@ from .listing import check_outside, list_splits
 from .plan import FormatName, OnError, Options, Order
 from .run import BuildResult, run_build
 from .sample import count_split_shards, infer_schema, may_multiply, sample_splits
-from .targets.directory import open_directory
-from .targets.plain_files import build_plain_files, check_plain_files, names_file
+from .targets.directory import Directory
+from .targets.plain_files import build_plain_files, check_plain_files
+from .targets.store import StoreDirectory
 
 ORDERS: tuple[Order, ...] = get_args(Order)
 POLICIES: tuple[OnError, ...] = get_args(OnError)
@@ -99,11 +101,12 @@ def build(
         info = (info or Info()).over(source.info)
     asked: dict[str, Any] = {"shards": shards, "schema": schema, "order": order, "seed": seed, "on_error": on_error}
     engine = engine or Local(workers=workers)
-    if names_file(path):
+    if names_record_files(path):
         options = check_options(source, format=check_plain_files(source, path, format, shards), **asked)
         return Built(build_plain_files(source, path, options, engine, info, overwrite=overwrite))
     options = check_options(source, format=format, **asked)
-    target = open_directory(path, info)
+    directory = dataset_directory(path, info)
+    target = Directory(directory) if isinstance(directory, Path) else StoreDirectory(directory)
     return Built(run_build(source, target, options, engine, info, overwrite=overwrite))
 
 

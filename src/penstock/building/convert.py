@@ -30,7 +30,7 @@ from ..sources.splits import Splits
 from ..sources.tar import TarSamples, samples_of
 from ..storage.files import LocalCopy, checked_path
 from ..storage.open import open_store
-from ..storage.paths import SPLIT, Paths, expand, path_list
+from ..storage.paths import SPLIT, Paths, expand, names_record_files, path_list
 from ..storage.store import is_url, join_url
 from .api import Built, Formats, build
 from .engines.engine import Advance, Engine, Meter
@@ -41,7 +41,6 @@ from .targets.plain_files import (
     at_once,
     check_apart,
     file_format,
-    names_file,
     open_written,
     schema_texts,
     steps,
@@ -72,10 +71,10 @@ def convert(
     is what happens when it is cut off. At the end all that was written is read again, and compared with the source.
     """
     here = engine or Local(workers=workers)
-    if (names_tars(path) or names_file(path)) and not isinstance(here, Local):
+    if (names_tars(path) or names_record_files(path)) and not isinstance(here, Local):
         raise SchemaError("expected files to be written by this machine, got another engine", str(path))
     path = str(path) if is_tfds_name(path) else checked_path(path, "convert")
-    if is_url(path) and (names_tars(path) or names_file(path)):
+    if is_url(path) and (names_tars(path) or names_record_files(path)):
         asked: dict[str, Any] = {"format": format, "shards": shards, "schema": schema}
         asked |= {"workers": workers, "engine": engine, "overwrite": overwrite}
         with staged_files(path, overwrite=overwrite, made_from=_objects_of(source)) as local:
@@ -97,7 +96,7 @@ def convert(
     if same:
         raise SchemaError("expected another directory to convert into, got that of the source", str(path))
     sources = {split: _records(files, opened) for split, files in opened.splits.items()}
-    if names_file(path) and isinstance(here, Local):
+    if names_record_files(path) and isinstance(here, Local):
         check_apart(str(path), (file.path for files in opened.splits.values() for file in files))
         with alone(Path(path)):
             return _convert_to_files(sources, opened, Path(path), format, shards, overwrite, here)
@@ -213,7 +212,7 @@ def _verify(
 
 
 def _unpublish(path: Path | str, items: list[_Comparison]) -> None:
-    if names_file(path):
+    if names_record_files(path):
         for item in items:
             Path(item.files[0].path).unlink(missing_ok=True)
             schema_path(str(path).replace(SPLIT, item.split)).unlink(missing_ok=True)

@@ -126,7 +126,8 @@ class Encoder:
                 yield rows[first : (first := first + step)]
 
         done = 0
-        for some, encode in ordered_map(at_once, cut(), self.threads):
+        chunks = ((some, partial(at_once, some)) for some in cut())
+        for some, encode in ordered_map(at_once, cut(), self.threads) if self.threads > 1 else chunks:
             their_keys = keys[done : (done := done + len(some))]
             try:
                 records = encode()

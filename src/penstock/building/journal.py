@@ -12,17 +12,14 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from ..dataset.manifest import ATTEMPT, HASHES_SUFFIX, WORK, Manifest, shard_pattern
+from ..dataset.manifest import ATTEMPT, HASHES_SUFFIX, WORK, Manifest
 from ..errors import BuildError, StorageError
 from ..storage.local import held, is_still
 from ..storage.store import Store, url_name
 from ..thread_pool import thread_pool
 from .entries import Begin, Commit, Entry, Left, Plan, RecordFile, ShardResult, SpoolResult, entry_bytes, parse_entry
-
-if TYPE_CHECKING:
-    from .targets.directory import Directory
 
 JOURNAL = "journal.jsonl"
 LOCK = "lock"
@@ -307,27 +304,34 @@ class Journal:
 
 # Earlier builds
 def begin_build(
-    journal: Journal, target: Directory, existing: Manifest | None, begun: Begin, *, overwrite: bool
+    journal: Journal,
+    existing: Manifest | None,
+    begun: Begin,
+    where: str,
+    *,
+    overwrite: bool,
+    published: bool,
 ) -> Manifest | None:
     """Make the journal that of this build, and return the existing dataset if it is to be brought up to date.
 
     A build that differs from the one of the existing dataset is an error that says in what. An unfinished build
     protects nothing: another one takes its place, and keeps the finished shards that are still valid.
+
+    where      Path shown in messages.
+    published  False if no reader sees the dataset: it may be replaced.
     """
     if overwrite:
         journal.begin(begun)
         return None
-    published = None if existing is None else Begin(existing.name, existing.options, existing.source)
-    if published == begun != journal.begun:
+    built = None if existing is None else Begin(existing.name, existing.options, existing.source)
+    if built == begun != journal.begun:
         journal.forget()  # an attempt at another dataset that was given up: this one exists
-    before = journal.begun or published
-    if before is None:
-        _check_empty(target, begun.name)
-    elif before != begun and (existing is None or not target.published):
+    before = journal.begun or built
+    if before is not None and before != begun and (existing is None or not published):
         journal.begin_again(begun)
-    elif changed := "; ".join(describe_change(before.to_json(), begun.to_json())):
+    elif before is not None and (changed := "; ".join(describe_change(before.to_json(), begun.to_json()))):
         what = "go on with the build that was begun here" if journal.begun else "bring this dataset up to date"
-        raise BuildError(f"expected to {what}, got another one: {changed} - at {target.where}. {REBUILD}")
+        raise BuildError(f"expected to {what}, got another one: {changed} - at {where}. {REBUILD}")
     if journal.begun is not None:
         return None
     journal.begin(begun)
@@ -376,16 +380,6 @@ def describe_change(before: Mapping[str, object], now: Mapping[str, object], whe
 
 def _shown(value: object) -> str:
     return "not said" if value is None else repr(value)
-
-
-def _check_empty(target: Directory, name: str) -> None:
-    """Refuse shards that no manifest and no journal refers to."""
-    pattern = shard_pattern(name)
-    foreign = next((file for file in sorted(target.names()) if pattern.fullmatch(file)), None)
-    if foreign is not None:
-        ours = target.shards_of(None, name, overwrite=True)
-        hint = REBUILD if ours else "Move it away, or build into another directory"
-        raise BuildError(f"expected a directory without shards, got {foreign} - at {target.where}. {hint}")
 
 
 # The work folder

@@ -171,7 +171,9 @@ class _Build:
         if self.journal.plan is None and not choice.firm and (self.options.full or is_incomplete(choice, samples)):
             choice = scan_examples(job, choice, splits, self.workers, self.meter)
             job = replace(job, schema=choice.schema, firm=True)
-        job, splits, spools = spool_streams(job, splits, self.workers, self.journal, self.meter)
+        spools: list[SpoolResult] = []
+        if any(split.stream is not None for split in splits):
+            job, splits, spools = spool_streams(job, splits, self.workers, self.journal, self.meter)
         try:
             return self._write(start, splits, samples, job, choice, spools)
         except DriftError as drift:
@@ -201,7 +203,10 @@ class _Build:
             metadata |= {MANIFEST, *(target.metadata_of_damaged() if replaced else ())}
         wanted = wanted_metadata(self.options.formats, self.options.schema, self.options.on_error)
         target.check_foreign(wanted, metadata)
-        existing = begin_build(journal, target, existing, begun, overwrite=overwrite)
+        if existing is None and journal.begun is None and not overwrite:
+            target.check_no_shards(begun.name)
+        replaceable = {"overwrite": overwrite, "published": target.published}
+        existing = begin_build(journal, existing, begun, target.where, **replaceable)
         journal.note_left(replaced, metadata)
         return _Start(info, begun, existing, metadata, replaced)
 

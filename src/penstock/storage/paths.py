@@ -20,6 +20,8 @@ RECORD_SUFFIXES = {  # of files of records, with the format of each
     **dict.fromkeys((".record", ".tfr", ".tfrec", ".tfrecord", ".tfrecords"), "tfrecord"),
     ".array_record": "array_record",
 }
+PACKED = (".gz", ".tgz", ".zst", ".zip", ".xz", ".bz2")
+_OTHERS = (*PACKED, ".tar", ".csv", ".json", ".jsonl", ".parquet", ".npz", ".h5")
 SPLIT = "{split}"  # stands for the name of a split in those of its files
 _RANGE = re.compile(r"\{(\d{1,18})\.\.(\d{1,18})(?:\.\.(\d{1,18}))?\}")
 _NUMBERED = re.compile(r"\{(\d{0,18})\.\.\}")
@@ -150,6 +152,21 @@ def _there(pattern: str) -> list[str]:
                 f"expected every file of the range to be there, got no {wanted}, but {path} - at {pattern}"
             )
     return found
+
+
+def names_record_files(path: str | os.PathLike[str]) -> bool:
+    """Return True if a path stands for files of records, one or many with numbers."""
+    suffix, folder = os.path.splitext(path)[1].lower(), os.path.isdir(path)
+    if suffix not in RECORD_SUFFIXES:
+        if is_numbered(path) or SPLIT in str(path) or (suffix in _OTHERS and not folder and not is_url(path)):
+            expected = f"expected a folder, or names of files that end in {', '.join(RECORD_SUFFIXES)}"
+            hint = "compression= says how they are compressed" if suffix in PACKED else ""
+            raise SchemaError(f"{expected}, got others", str(path), hint)
+        return False
+    if set(os.path.basename(path)) & set("*?") and not os.path.exists(path):
+        hint = f"Number them: {re.sub('[*?]+', '{000..}', str(path), count=1)}"
+        raise SchemaError("expected names of files to write, got a glob", str(path), hint)
+    return not folder
 
 
 def is_glob(path: str) -> bool:

@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ...dataset.info import Info
 from ...dataset.manifest import (
     ATTEMPT,
     KEYS_SUFFIX,
@@ -29,7 +28,7 @@ from ...dataset.manifest import (
     write_manifest,
 )
 from ...dataset.open import Opened, open_manifest
-from ...dataset.tfds import INFO, dataset_directory, metadata_files, remove_metadata, write_metadata
+from ...dataset.tfds import INFO, metadata_files, remove_metadata, write_metadata
 from ...dataset.tfds_features import FEATURES, LABELS
 from ...errors import BuildError, CorruptionError, NotFoundError
 from ...storage.local import publish, sync_folder
@@ -37,7 +36,7 @@ from ..commit import QUARANTINE, committed_manifest, is_quarantine, quarantine_b
 from ..encode import Job, Upload
 from ..engines.engine import Advance, Workers
 from ..entries import Commit, ShardResult
-from ..journal import JOURNAL, LOCK, MARKER, Journal, mark_work_folder
+from ..journal import JOURNAL, LOCK, MARKER, REBUILD, Journal, mark_work_folder
 from ..plan import Task
 from ..write import Results, run_attempts, undamaged_files, write_shard, write_shards
 
@@ -143,6 +142,15 @@ class Directory:
                     f"expected a new file, got one that Penstock did not write: {name} - at {self.where}. {hint}"
                 )
 
+    def check_no_shards(self, name: str) -> None:
+        """Refuse shards that no manifest and no journal refers to."""
+        pattern = shard_pattern(name)
+        foreign = next((file for file in sorted(self.names()) if pattern.fullmatch(file)), None)
+        if foreign is not None:
+            ours = self.shards_of(None, name, overwrite=True)
+            hint = REBUILD if ours else "Move it away, or build into another directory"
+            raise BuildError(f"expected a directory without shards, got {foreign} - at {self.where}. {hint}")
+
     def check_commit(self, manifest: Manifest, commit: Commit, own: set[str]) -> None:
         """Refuse to replace foreign files that appeared while the build ran."""
         files = metadata_files(manifest)
@@ -232,16 +240,6 @@ class Directory:
     def opened(self, manifest: Manifest) -> Opened:
         """Open the dataset."""
         return replace(open_manifest(self.directory, manifest), path=Path(self.where))
-
-
-def open_directory(path: str | Path, info: Info | None) -> Directory:
-    """Open a local directory or a folder of a store as the target of a build."""
-    directory = dataset_directory(path, info)
-    if isinstance(directory, Path):
-        return Directory(directory)
-    from .store import StoreDirectory  # builds into local directories need no stores
-
-    return StoreDirectory(directory)
 
 
 def _are_keys(data: bytes | None) -> bool:

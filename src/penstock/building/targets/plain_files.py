@@ -28,7 +28,7 @@ from ...sources.record_files import RecordFiles
 from ...sources.splits import Splits
 from ...sources.tar import TarSamples
 from ...storage.files import is_file, join_path
-from ...storage.paths import RECORD_SUFFIXES, SPLIT, is_numbered, named_by, numbered, numbered_files
+from ...storage.paths import RECORD_SUFFIXES, SPLIT, is_numbered, named_by, names_record_files, numbered, numbered_files
 from ...storage.store import is_url
 from ..commit import QUARANTINE
 from ..duplicates import STEP
@@ -41,32 +41,15 @@ from ..run import BuildResult, run_build
 from .directory import Directory
 from .file_commit import FileCommit, check_beside, finish_interrupted, quarantine_url, remove, staged_files
 
-PACKED = (".gz", ".tgz", ".zst", ".zip", ".xz", ".bz2")
-OTHERS = (*PACKED, ".tar", ".csv", ".json", ".jsonl", ".parquet", ".npz", ".h5")
 HIDDEN, DATA = ".build", "data"
 PLACING = "placing"  # is in the folder when a commit was interrupted: the files under the names are of this build
 PARTS = 64  # that are built at first: what a build that was cut off does not do again
 
 
-def names_file(path: str | Path) -> bool:
-    """Return True if a path stands for files of records, one or many with numbers."""
-    suffix, folder = os.path.splitext(path)[1].lower(), os.path.isdir(path)
-    if suffix not in RECORD_SUFFIXES:
-        if is_numbered(path) or SPLIT in str(path) or (suffix in OTHERS and not folder and not is_url(path)):
-            expected = f"expected a folder, or names of files that end in {', '.join(RECORD_SUFFIXES)}"
-            hint = "compression= says how they are compressed" if suffix in PACKED else ""
-            raise SchemaError(f"{expected}, got others", str(path), hint)
-        return False
-    if set(os.path.basename(path)) & set("*?") and not os.path.exists(path):
-        hint = f"Number them: {re.sub('[*?]+', '{000..}', str(path), count=1)}"
-        raise SchemaError("expected names of files to write, got a glob", str(path), hint)
-    return not folder
-
-
 def kept_quarantine(path: str | Path) -> str:
     """Return where the bad examples of a build are kept; empty if there are none. The path may be a URL."""
     if is_url(path):
-        kept = quarantine_url(str(path)) if names_file(path) else join_path(str(path), QUARANTINE)
+        kept = quarantine_url(str(path)) if names_record_files(path) else join_path(str(path), QUARANTINE)
     else:
         kept = str(quarantine_of(path))
     return kept if is_file(kept) else ""
@@ -74,7 +57,7 @@ def kept_quarantine(path: str | Path) -> str:
 
 def quarantine_of(path: str | Path) -> Path:
     """Return where the bad examples of a local build are kept: in its directory, or beside its files."""
-    if not names_file(path):
+    if not names_record_files(path):
         return Path(path) / QUARANTINE
     folder = _hidden(str(path))
     return folder.with_name(f"{folder.name[1 : -len(HIDDEN)]}.{QUARANTINE}")
