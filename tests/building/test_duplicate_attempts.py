@@ -22,13 +22,13 @@ from penstock.dataset.manifest import ATTEMPT, WORK
 class Twice:
     """An engine that begins every item twice. The second attempt is held up, and ends when the build is long over."""
 
-    apart = True
+    remote = True
     progress = None
     processes = 2
     worker_memory = 1 << 28
     chunk_bytes = 1 << 20
     sync = True
-    here = ps.Local(workers=1)
+    driver = ps.Local(workers=1)
 
     def __init__(self) -> None:
         self.pool = ThreadPoolExecutor(64)

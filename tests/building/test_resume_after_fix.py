@@ -50,13 +50,13 @@ OPTIONS: dict[str, Any] = {"order": "source", "workers": 1, "schema": {"x": "int
 class Apart:
     """An engine whose workers are on other machines, as those of Ray are: tasks run by their descriptions alone."""
 
-    apart = True
+    remote = True
     progress = None
     processes = 2
     worker_memory = 1 << 28
     chunk_bytes = 1 << 20
     sync = True
-    here = ps.Local(workers=1)
+    driver = ps.Local(workers=1)
 
     @contextmanager
     def start(self, destination: Path | str) -> Iterator[Apart]:

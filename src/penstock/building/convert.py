@@ -18,7 +18,7 @@ from ..dataset.manifest import KEYS_SUFFIX, MANIFEST, read_keys
 from ..dataset.open import Opened, names_files, open_dataset, open_manifest
 from ..dataset.plain_files import schema_path
 from ..dataset.shards import ShardFile, ShardFiles
-from ..dataset.tfds import INFO, dataset_directory, is_tfds_name, remove_metadata
+from ..dataset.tfds import INFO, dataset_directory, is_tfds_name
 from ..errors import CorruptionError, PenstockError, SchemaError
 from ..loading.dataset import Dataset
 from ..records.shard import open_shard
@@ -28,10 +28,11 @@ from ..sources.fingerprint import digest
 from ..sources.record_files import RecordFiles
 from ..sources.splits import Splits
 from ..sources.tar import TarSamples, samples_of
-from ..storage.files import LocalCopy, checked_path
+from ..storage.cache import Cache
+from ..storage.files import LocalCopy, checked_path, is_below, join_path
 from ..storage.open import open_store
 from ..storage.paths import SPLIT, Paths, expand, names_record_files, path_list
-from ..storage.store import is_url, join_url
+from ..storage.store import is_url
 from .api import Built, Formats, build
 from .engines.engine import Advance, Engine, Meter
 from .engines.local import Local
@@ -88,12 +89,8 @@ def convert(
     told = opened.manifest or opened.prepared
     info = told.info if told else None
     places = {file.place.rpartition("/")[0] for files in opened.splits.values() for file in files}
-    directory = dataset_directory(path, info)
-    if is_url(directory):
-        same = str(directory).rstrip("/") in places
-    else:
-        same = os.path.realpath(directory) in map(os.path.realpath, places)
-    if same:
+    directory = str(dataset_directory(path, info))
+    if any(is_below(directory, place) and is_below(place, directory) for place in places):
         raise SchemaError("expected another directory to convert into, got that of the source", str(path))
     sources = {split: _records(files, opened) for split, files in opened.splits.items()}
     if names_record_files(path) and isinstance(here, Local):
@@ -112,7 +109,7 @@ def convert(
         info=info,
         overwrite=overwrite,
     )
-    _verify(built._opened.path, list(_comparisons(built)), sources, here)
+    _verify(built.path, list(_comparisons(built)), sources, here)
     return built
 
 
@@ -217,18 +214,14 @@ def _unpublish(path: Path | str, items: list[_Comparison]) -> None:
             Path(item.files[0].path).unlink(missing_ok=True)
             schema_path(str(path).replace(SPLIT, item.split)).unlink(missing_ok=True)
         return
-    if isinstance(path, Path):
-        remove_metadata(path)
-        (path / MANIFEST).unlink()
-        return
     for name in (INFO, MANIFEST):
-        store, place = open_store(join_url(path, name))
+        store, place = open_store(join_path(str(path), name))
         store.delete(place)
 
 
 def _comparisons(built: Built) -> Iterator[_Comparison]:
-    own, manifest = built._opened, built.manifest
-    formats = [open_manifest(own.path, manifest, format=each, cache=own.cache).splits for each in manifest.formats]
+    manifest, cache = built.manifest, None if isinstance(built.path, Path) else Cache()
+    formats = [open_manifest(built.path, manifest, format=each, cache=cache).splits for each in manifest.formats]
     for split in built.manifest.splits:
         first = 0
         for same in zip(*(splits[split] for splits in formats), strict=True):

@@ -27,7 +27,7 @@ from ..storage.cache import Cache, RemoteFile, cache_home
 from ..storage.files import beside, local_path, read_json_object
 from ..storage.local import FileStamp, file_stamp
 from ..storage.open import open_store
-from ..storage.paths import SPLIT, PathLike, Paths, expand, is_glob, path_list, split_patterns
+from ..storage.paths import RECORD_SUFFIXES, SPLIT, PathLike, Paths, expand, is_glob, path_list, split_patterns
 from ..storage.store import is_url, join_url, url_name
 from ..thread_pool import thread_pool
 from .datum import MAPPING, exported_files, read_mapping
@@ -48,7 +48,6 @@ from .shards import NamedFiles, Remote, ShardFile, ShardFiles, StoredFiles
 from .tfds import INFO, Prepared, find_dataset, is_tfds_name, read_prepared
 
 READABLE = (*FORMATS, "tar")
-RECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".record", ".tfr", ".tfrec", ".array_record", ".arrayrecord")
 FILE_SUFFIXES = (*RECORD_SUFFIXES, ".gz", ".zst", ".bz2", ".xz", *TARS)
 
 

@@ -29,6 +29,7 @@ from ..storage.paths import (
     files_named,
     is_glob,
     path_list,
+    record_suffixes,
     split_patterns,
 )
 from ..storage.store import is_url, url_name
@@ -54,8 +55,8 @@ def without_side_files(files: Sequence[str]) -> list[str]:
 
 
 SUFFIXES = {
-    "tfrecord": (".tfrecord", ".tfrecords", ".tfrecord.gz", ".tfrecords.gz", ".tfrec", ".tfr", ".record"),
-    "array_record": (".array_record", ".arrayrecord"),
+    "tfrecord": record_suffixes("tfrecord"),
+    "array_record": record_suffixes("array_record"),
     "tar": TAR_SUFFIXES,
 }
 _KIND = r"(?:\.tfrecords?|\.array_?record)?"

@@ -7,20 +7,19 @@ again by us, up to a deadline. AIStore answers a ranged read with the status 200
 from __future__ import annotations
 
 import os
-import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from ..errors import MissingDependencyError, NoBucketError, NotFoundError, SchemaError, StorageError, redact
 from ..thread_pool import ordered_map, thread_pool
-from .local import WholeFile
-from .store import Entry
-from .transfer import PIECE, ShortError, cut_out, joined, replaced
+from .local import WholeFile, machine_lock
+from .store import Buffer, Entry, names_below
+from .transfer import PIECE, Result, ShortError, Temporary, cut_out, joined, replaced, retry
 
 DEADLINE = 60.0  # seconds in which a call has to get somewhere
 REFUSED = 5.0  # seconds, where all connections are refused and none ever was not: nobody is there
@@ -28,7 +27,6 @@ TIMEOUT = (5.0, 20.0)  # seconds to connect, and between two pieces of an answer
 AT_ONCE = 16  # requests that are under way
 PASSING = (408, 409, 425, 429, 500, 502, 503, 504)  # statuses that may be gone a moment later
 PROPERTIES = "name,size,version,checksum"
-Result = TypeVar("Result")
 _ANSWERED: set[str] = set()  # addresses at which a cluster has been
 
 
@@ -66,6 +64,10 @@ class AISStore:
         entries = [Entry(each.name, each.size, _version(each.checksum, each.version)) for each in found]
         return iter(sorted(entries, key=lambda entry: entry.name))
 
+    def names(self, folder: str) -> set[str]:
+        """Return the names of the objects directly in a folder."""
+        return names_below(self.list(folder), folder)
+
     def entry(self, name: str) -> Entry:
         """What is known of an object. How large it is once transformed, only reading it tells."""
         if self.etl is not None:
@@ -81,8 +83,10 @@ class AISStore:
             return self.tried(name, lambda: self._whole(name))
         return self._part(name, start, self.entry(name).size if stop is None else stop, None)
 
-    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]], *, version: str | None = None) -> Sequence[Any]:
-        """Parts of an object, in parallel."""
+    def read_ranges(
+        self, name: str, ranges: Sequence[tuple[int, int]], *, version: str | None = None
+    ) -> Sequence[bytes | memoryview]:
+        """Return parts of an object, in parallel."""
         spans = joined(ranges)
         with thread_pool(min(AT_ONCE, max(1, len(spans)))) as pool:
             blocks = list(pool.map(lambda span: memoryview(self._part(name, span[0], span[1], version)), spans))
@@ -95,7 +99,7 @@ class AISStore:
         *,
         size: int,
         version: str | None = None,
-        told: Callable[[Any], object] = lambda block: None,
+        told: Callable[[Buffer], object] = lambda block: None,
     ) -> None:
         """Write an object to a file, some pieces at a time."""
         with thread_pool(2) as pool, WholeFile(path, size) as file:
@@ -117,7 +121,7 @@ class AISStore:
         self.tried(name, lambda: _done(self._bucket.object(name).get_writer().put_file(path)), patience=patience)
         return self.entry(name)
 
-    def publish(self, name: str, data: bytes, *, exclusive: bool = False) -> bool:
+    def publish(self, name: str, data: bytes, *, exclusive: bool = False, sync: bool = False) -> bool:
         """Some bytes become an object. AIStore has no conditional put: `exclusive` looks first, and two may not see."""
         if exclusive:
             with suppress(NotFoundError):
@@ -130,6 +134,10 @@ class AISStore:
         """Take an object away, if it is there."""
         with suppress(NotFoundError):
             self.tried(name, lambda: _done(self._bucket.object(name).delete()))
+
+    def lock(self, name: str) -> int | None:
+        """Lock a name against other processes of this machine."""
+        return machine_lock(f"{self.url}/{name}")
 
     # Single requests
 
@@ -170,20 +178,17 @@ class AISStore:
     def tried(
         self, name: str, attempt: Callable[[], Result], *, offset: int | None = None, patience: float | None = None
     ) -> Result:
-        """What an attempt gives; it is made again after what may pass, until the deadline."""
+        """Return the result of an attempt, which is repeated after temporary errors until the deadline."""
         where = f"{self.url}/{name}" + ("" if offset is None else f", offset {offset}")
-        client = self.client  # a missing package is said first
+        client = self.client  # a missing package is reported first
         from aistore.sdk import errors
 
-        patience = patience or DEADLINE
-        endpoint, pause = client._request_client.base_url, 0.05
-        began = time.monotonic()
-        while True:
-            try:
-                result = attempt()
-                _ANSWERED.add(endpoint)
-                return result
-            except errors.AISError as error:
+        endpoint = client._request_client.base_url  # the SDK has no other name for it
+        wait = DEADLINE if patience is None else patience
+
+        def judge(error: Exception) -> Temporary:
+            nonlocal wait
+            if isinstance(error, errors.AISError):
                 _ANSWERED.add(endpoint)
                 said = f"{error.status_code} {' '.join(error.message.split())[:300]}"
                 if error.status_code in (401, 403):
@@ -192,16 +197,19 @@ class AISStore:
                 self._check_found(error, said, where)
                 if error.status_code not in PASSING:
                     raise StorageError(f"expected to reach an object, got an error: {said} - at {where}") from None
-            except _broken_answers() as error:
+            elif isinstance(error, _broken_answers()):
                 said = " ".join(str(error).split())[:300]
                 if "Connection refused" in str(error):
                     said = "the connection is refused"
-                    patience = patience if endpoint in _ANSWERED else min(patience, REFUSED)
-            if time.monotonic() + pause > began + patience:
-                problem = f"expected an answer within {patience:.0f} s, got none that was whole: {said}"
-                raise StorageError(f"{problem} - at {where}. Look whether {endpoint} is up")
-            time.sleep(pause * (0.5 + random.random()))
-            pause = min(2 * pause, 5.0)
+                    wait = wait if endpoint in _ANSWERED else min(wait, REFUSED)
+            else:
+                raise error
+            problem = f"expected an answer within {wait:.0f} s, got none that was whole: {said}"
+            return Temporary(StorageError(f"{problem} - at {where}. Look whether {endpoint} is up"), wait)
+
+        result = retry(attempt, judge)
+        _ANSWERED.add(endpoint)
+        return result
 
     def _check_found(self, error: Any, said: str, where: str) -> None:
         """Refuse what is not there. Of an ETL that is missing or fails, AIStore's own words say which it is."""

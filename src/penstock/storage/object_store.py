@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import random
 import re
 import shutil
 import tempfile
@@ -21,15 +20,14 @@ from datetime import timedelta
 from functools import partial
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote
 
 from ..errors import MissingDependencyError, NoBucketError, NotFoundError, StorageError, redact
-from .local import WholeFile
-from .store import Entry
-from .transfer import PIECE, ShortError, cut_out, joined, replaced
+from .local import WholeFile, machine_lock
+from .store import Buffer, Entry, names_below
+from .transfer import PIECE, Result, ShortError, Temporary, cut_out, joined, replaced, retry
 
-Result = TypeVar("Result")
 DEADLINE = 60.0  # seconds in which a call has to get somewhere
 REQUEST = 20  # seconds that one request may take
 SMALLEST = 1 << 18  # bytes that are asked for at least, however slow the server is
@@ -94,6 +92,10 @@ class Objects:
         found = self._tried(prefix, attempt, doing="listing")
         return iter(sorted(map(_entry, found), key=lambda entry: entry.name))
 
+    def names(self, folder: str) -> set[str]:
+        """Return the names of the objects directly in a folder."""
+        return names_below(self.list(folder), folder)
+
     def entry(self, name: str) -> Entry:
         """What is known of an object."""
 
@@ -116,8 +118,10 @@ class Objects:
             options["range"] = (start, start + length) if length is not None else {"offset": start}
         return bytes(self._tried(name, lambda: self._obs.get(self._store, name, options=options).bytes()))
 
-    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]], *, version: str | None = None) -> Sequence[Any]:
-        """Parts of an object, in parallel."""
+    def read_ranges(
+        self, name: str, ranges: Sequence[tuple[int, int]], *, version: str | None = None
+    ) -> Sequence[bytes | memoryview]:
+        """Return parts of an object, in parallel."""
         spans = joined(ranges)
 
         def part(span: tuple[int, int]) -> memoryview:
@@ -150,7 +154,7 @@ class Objects:
         *,
         size: int,
         version: str | None = None,
-        told: Callable[[Any], object] = lambda block: None,
+        told: Callable[[Buffer], object] = lambda block: None,
     ) -> None:
         """Write an object to a file, some pieces at a time. A server that is slow is asked for smaller ones."""
         piece, count, at = PIECE, AT_ONCE, 0
@@ -194,7 +198,7 @@ class Objects:
         sent = self._tried(name, attempt, patience=max(DEADLINE, size / SMALLEST), doing="writing")
         return Entry(name, size, _tag(sent))
 
-    def publish(self, name: str, data: bytes, *, exclusive: bool = False) -> bool:
+    def publish(self, name: str, data: bytes, *, exclusive: bool = False, sync: bool = False) -> bool:
         """Some bytes become an object."""
         self._check_writable(name)
         mode = "create" if exclusive else "overwrite"
@@ -212,6 +216,10 @@ class Objects:
             self._tried(name, lambda: self._obs.delete(self._store, name), doing="deleting")
         except NotFoundError:
             return
+
+    def lock(self, name: str) -> int | None:
+        """Lock a name against other processes of this machine."""
+        return machine_lock(f"{self.url}/{name}")
 
     def _check_writable(self, name: str) -> None:
         if self.url.startswith("http"):
@@ -231,27 +239,22 @@ class Objects:
         patience: float | None = None,
         doing: str = "reading",
     ) -> Result:
-        """What an attempt gives; it is made again after what may pass, until the deadline."""
+        """Return the result of an attempt, which is repeated after temporary errors until the deadline."""
         where = self._at(name) + ("" if offset is None else f", offset {offset}")
         patience = DEADLINE if patience is None else patience
-        deadline = (since or time.monotonic()) + patience
-        pause = 0.05
-        while True:
-            try:
-                return self._waited(attempt)
-            except StorageError:
-                raise
-            except (self._obs.exceptions.BaseError, OSError, ShortError) as error:
-                failure = self._failure(error, where, doing)
-                if failure is not None:
-                    raise failure from None
-                if time.monotonic() + pause > deadline or not threading.main_thread().is_alive():
-                    said = f"expected an answer within {patience:.0f} s, got none that was whole: {_said(error)}"
-                    raise StorageError(f"{said} - at {where}. Look at the server, then go on") from None
-                if since is not None and "timed out" in str(error).lower():
-                    raise _SlowError from None
-            time.sleep(pause * (0.5 + random.random()))
-            pause = min(2 * pause, 5.0)
+
+        def judge(error: Exception) -> Temporary:
+            if not isinstance(error, (self._obs.exceptions.BaseError, OSError, ShortError)):
+                raise error
+            failure = self._failure(error, where, doing)
+            if failure is not None:
+                raise failure from None
+            said = f"expected an answer within {patience:.0f} s, got none that was whole: {_said(error)}"
+            late = StorageError(f"{said} - at {where}. Look at the server, then go on")
+            is_slow = since is not None and "timed out" in str(error).lower()
+            return Temporary(late, patience, _SlowError() if is_slow else None)
+
+        return retry(partial(self._waited, attempt), judge, since=since)
 
     def _waited(self, attempt: Callable[[], Result]) -> Result:
         """What an attempt gives. The library looks for no signals: the main thread waits while another one calls it."""
@@ -337,7 +340,7 @@ def _made(obs: Any, url: str) -> Any:
     backoff = {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=1), "base": 2}
     patience = {"max_retries": 2, "retry_timeout": timedelta(seconds=REQUEST), "backoff": backoff}
     said: dict[str, Any] = {"client_options": client, "retry_config": patience}
-    kinds = obs._store
+    kinds = obs._store  # the native module has no other name for them
     if scheme in ("http", "https"):
         user, at, server = place.rpartition("@")
         if at:

@@ -1,11 +1,11 @@
-"""Open the store of a URL."""
+"""Open the store of a path or URL: the one place that decides whether bytes are local or remote."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
 
-from .store import Store, split_url
+from .local import LocalStore
+from .store import Store, is_url, split_url
 
 # What decides where a store is and who asks: a change of it is another store.
 _TOLD = (
@@ -13,11 +13,17 @@ _TOLD = (
     *("AWS_PROFILE", "AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN"),
     *("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "AIS_ENDPOINT"),
 )
-_stores: dict[tuple[Any, ...], Store] = {}
+_LOCAL = LocalStore()
+_stores: dict[tuple[object, ...], Store] = {}
 
 
 def open_store(url: str) -> tuple[Store, str]:
-    """The store of a URL, kept for this process as long as the environment says the same; and the object's name."""
+    """Return the store of a path or URL, and the name in it.
+
+    Stores are kept for this process as long as the environment is the same.
+    """
+    if not is_url(url):
+        return _LOCAL, url
     root, name = split_url(url)
     key = (os.getpid(), root, *map(os.environ.get, _TOLD))
     if key not in _stores:

@@ -17,8 +17,8 @@ PathLike = str | os.PathLike[str]
 Paths = PathLike | Iterable[PathLike]  # one, or some
 MOST_FILES = 1_000_000  # that one pattern may name
 RECORD_SUFFIXES = {  # of files of records, with the format of each
-    **dict.fromkeys((".record", ".tfr", ".tfrec", ".tfrecord", ".tfrecords"), "tfrecord"),
-    ".array_record": "array_record",
+    **dict.fromkeys((".record", ".tfrecord", ".tfrecords", ".tfrec", ".tfr"), "tfrecord"),
+    **dict.fromkeys((".array_record", ".arrayrecord"), "array_record"),
 }
 PACKED = (".gz", ".tgz", ".zst", ".zip", ".xz", ".bz2")
 _OTHERS = (*PACKED, ".tar", ".csv", ".json", ".jsonl", ".parquet", ".npz", ".h5")
@@ -242,6 +242,12 @@ def _files_named(text: str, suffixes: Sequence[str]) -> list[str]:
     if not names:
         raise StorageError(f"expected files that end in {' or '.join(suffixes)}, got none - at {text}")
     return [join_path(text, name) for name in names]
+
+
+def record_suffixes(format: str) -> tuple[str, ...]:
+    """Return the suffixes of the files of a format, also of those that are compressed as a whole."""
+    plain = tuple(suffix for suffix, named in RECORD_SUFFIXES.items() if named == format)
+    return (*plain, *(f"{suffix}.gz" for suffix in plain)) if format == "tfrecord" else plain
 
 
 def has_suffix(name: str, suffixes: Sequence[str]) -> bool:

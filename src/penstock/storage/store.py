@@ -1,18 +1,19 @@
-"""Object stores: what is asked of one, and who answers for a URL."""
+"""The Store protocol: what a build or a reader asks of a store, local or remote; and the URLs of stores."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from ..errors import SchemaError, did_you_mean
 
 SCHEMES = ("s3", "gs", "az", "http", "https", "ais")
 STORE_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_", "AIS_")  # beginnings of those that say where stores are and who we are
+Buffer = bytes | bytearray | memoryview
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
@@ -26,26 +27,33 @@ class Entry:
 
 
 class Store(Protocol):
-    """A bucket, or a web server. Every call is tried again while that can help, up to a deadline; then it is an error.
+    """A bucket, a web server, or the local disk, where names are paths.
 
-    url  its root, for messages: "s3://bucket"
+    Every call is repeated after temporary errors, up to a deadline; then it is an error.
+
+    url  Root of the store: "s3://bucket"; empty for the local disk.
     """
 
     url: str
 
     def list(self, prefix: str) -> Iterator[Entry]:
-        """The objects whose names begin with a folder's name, in order of name."""
+        """Return the objects below a folder, in order of name."""
+
+    def names(self, folder: str) -> set[str]:
+        """Return the names directly in a folder: of objects, and on a disk of folders too."""
 
     def entry(self, name: str) -> Entry:
-        """What is known of an object; NotFoundError if there is none."""
+        """Return what is known of an object; raise NotFoundError if it is missing."""
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """An object, or a part of it."""
+        """Return an object, or a part of it."""
 
-    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]], *, version: str | None = None) -> Sequence[Any]:
-        """Parts of an object, each as (start, length), in parallel; neighbours are read together.
+    def read_ranges(
+        self, name: str, ranges: Sequence[tuple[int, int]], *, version: str | None = None
+    ) -> Sequence[bytes | memoryview]:
+        """Return parts of an object, each given as (start, length), in parallel; neighbours are read together.
 
-        With a version: an error if the object is another one by now. What is returned are buffers.
+        version  Raise an error if the object is another one by now.
         """
 
     def fetch(
@@ -55,21 +63,31 @@ class Store(Protocol):
         *,
         size: int,
         version: str | None = None,
-        told: Callable[[Any], object] = lambda block: None,
+        told: Callable[[Buffer], object] = lambda block: None,
     ) -> None:
-        """Write an object of that size to a new file. `told` sees each block, in order; what it raises ends it."""
+        """Write an object of that size to a new file. `told` receives each block, in order; an error of it ends it."""
 
     def send(self, path: Path, name: str) -> Entry:
-        """A local file becomes an object; it is seen whole or not at all."""
+        """Copy a local file to an object, which appears whole or not at all."""
 
-    def publish(self, name: str, data: bytes, *, exclusive: bool = False) -> bool:
-        """Some bytes become an object. `exclusive`: False if there is one already, which stays."""
+    def publish(self, name: str, data: bytes, *, exclusive: bool = False, sync: bool = False) -> bool:
+        """Write an object, which appears whole or not at all.
+
+        exclusive  Return False if it exists: it is not replaced.
+        sync       Wait until the object survives a power cut, as it does in remote stores.
+        """
 
     def delete(self, name: str) -> None:
-        """Take an object away, if it is there."""
+        """Delete an object, if it exists."""
+
+    def lock(self, name: str) -> int | None:
+        """Lock a name against other processes of this machine: a handle for `unlock`, or None if it is locked.
+
+        The lock ends with the process. Processes of other machines are kept away by exclusive writes.
+        """
 
 
-def is_url(path: Any) -> bool:
+def is_url(path: object) -> bool:
     """Whether a path is that of an object store or of a web server."""
     return isinstance(path, str) and _URL.match(path) is not None
 
@@ -103,3 +121,9 @@ def split_url(url: str) -> tuple[str, str]:
     if not bucket:
         raise SchemaError(f"expected a bucket, as in {scheme}://bucket/data, got {url!r}")
     return f"{scheme}://{bucket}", name.strip("/")
+
+
+def names_below(entries: Iterable[Entry], folder: str) -> set[str]:
+    """Return the names directly in a folder, given the objects below it."""
+    prefix = len(folder.rstrip("/")) + 1 if folder else 0
+    return {name for entry in entries if "/" not in (name := entry.name[prefix:])}

@@ -22,16 +22,17 @@ from ...dataset.manifest import (
     MANIFEST,
     WORK,
     Manifest,
+    manifest_bytes,
     read_manifest,
     shard_files,
     shard_pattern,
-    write_manifest,
 )
 from ...dataset.open import Opened, open_manifest
-from ...dataset.tfds import INFO, metadata_files, remove_metadata, write_metadata
+from ...dataset.tfds import INFO, metadata_files
 from ...dataset.tfds_features import FEATURES, LABELS
 from ...errors import BuildError, CorruptionError, NotFoundError
-from ...storage.local import publish, sync_folder
+from ...storage.local import sync_folder
+from ...storage.open import open_store
 from ..commit import QUARANTINE, committed_manifest, is_quarantine, quarantine_bytes, with_sidecars
 from ..encode import Job, Upload
 from ..engines.engine import Advance, Workers
@@ -42,11 +43,10 @@ from ..write import Results, run_attempts, undamaged_files, write_shard, write_s
 
 
 class Directory:
-    """A directory on a local disk.
+    """A directory on a local disk. Absolute, for the user's code may change the working directory.
 
-    directory    Local directory that holds the work folder; absolute, for the user's code may change the working
-                 directory.
-    destination  Directory or URL that workers must reach.
+    directory    Local directory that holds the work folder.
+    destination  Directory or URL of the dataset, which workers must reach.
     where        Path shown in messages.
     published    False for a folder that no reader sees: its dataset may be replaced.
     """
@@ -56,6 +56,7 @@ class Directory:
         self.destination: Path | str = self.directory
         self.where = str(directory)
         self.published = published
+        self._store, self._name = open_store(str(self.destination))
 
     @property
     def path(self) -> Path:
@@ -90,12 +91,20 @@ class Directory:
 
     def names(self) -> set[str]:
         """Return the names in the directory."""
-        return {path.name for path in self.directory.iterdir()}
+        return self._store.names(self._name)
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file; None if it is missing or no file."""
-        path = self.directory / name
-        return path.read_bytes() if path.is_file() else None
+        try:
+            return self._store.read(self._at(name))
+        except NotFoundError:
+            return None
+
+    def _delete(self, name: str) -> None:
+        self._store.delete(self._at(name))
+
+    def _at(self, name: str) -> str:
+        return f"{self._name}/{name}" if self._name else name
 
     def metadata_of(self, manifest: Manifest | None) -> set[str]:
         """Return the files besides shards that the build of an existing dataset has written."""
@@ -205,29 +214,34 @@ class Directory:
         manifest = committed_manifest(commit, str(directory))
         names = [name for file in commit.staged for name in shard_files(file)]
         moves = [(directory / WORK / name, directory / name) for name in names if (directory / WORK / name).exists()]
-        stale = set(commit.stale)
         if any(target.exists() for _, target in moves):
-            (directory / MANIFEST).unlink(missing_ok=True)
-            if INFO in stale:
-                remove_metadata(directory)
+            self._delete(MANIFEST)
+            if INFO in commit.stale:
+                self._delete(INFO)
             sync_folder(directory)
         for source, target in moves:
             os.replace(source, target)
         sync_folder(directory)
-        if commit.quarantine:
-            publish(directory / QUARANTINE, quarantine_bytes(commit.quarantine))
-        elif QUARANTINE in stale:
-            (directory / QUARANTINE).unlink(missing_ok=True)
-        write_metadata(directory, manifest, stale - {MANIFEST, QUARANTINE})
-        write_manifest(directory, manifest)
+        self._publish_metadata(manifest, commit)
+        self._store.publish(self._at(MANIFEST), manifest_bytes(manifest), sync=True)
         return manifest
+
+    def _publish_metadata(self, manifest: Manifest, commit: Commit) -> None:
+        """Write the quarantine and the metadata of TFDS, dataset_info.json last, and delete stale files."""
+        files = metadata_files(manifest)
+        if commit.quarantine:
+            files = {QUARANTINE: quarantine_bytes(commit.quarantine), **files}
+        for name in {*commit.stale, *([INFO] if INFO in files else [])} - ({*files, MANIFEST} - {INFO}):
+            self._delete(name)
+        for name, data in sorted(files.items(), key=lambda file: file[0] == INFO):
+            self._store.publish(self._at(name), data, sync=name == INFO)
 
     def sweep(self, manifest: Manifest, replaced: Iterable[str]) -> None:
         """Remove the shards of earlier datasets that are not part of this one."""
         self.sweep_temporary(manifest.name)
-        kept = with_sidecars([shard.file for shard in manifest.shards()])
-        for name in with_sidecars(replaced) - kept:
-            (self.directory / name).unlink(missing_ok=True)
+        gone = with_sidecars(replaced) - with_sidecars([shard.file for shard in manifest.shards()])
+        for name in gone & self.names() if gone else ():
+            self._delete(name)
 
     def sweep_temporary(self, name: str) -> None:
         """Remove temporary files of killed builds, and of attempts that no driver waited for."""

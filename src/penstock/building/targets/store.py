@@ -39,7 +39,7 @@ from ...storage.local import try_lock, unlock
 from ...storage.open import open_store
 from ...storage.store import join_url, split_url, url_name
 from ...thread_pool import ordered_map
-from ..commit import QUARANTINE, committed_manifest, quarantine_bytes, with_sidecars
+from ..commit import committed_manifest
 from ..encode import Job, Upload
 from ..engines.engine import Advance, Workers
 from ..engines.local import Local
@@ -102,20 +102,10 @@ class StoreDirectory(Directory):
             self._is_damaged = True
         return self._existing
 
-    def names(self) -> set[str]:
-        """Return the names of the objects directly in the folder."""
-        return set(self._sizes())
-
-    def read(self, name: str) -> bytes | None:
-        """Return the content of an object; None if it is missing."""
-        try:
-            return self._store.read(self._at(name))
-        except NotFoundError:
-            return None
-
     def undamaged(self, shards: Mapping[str, ShardResult], workers: Workers) -> tuple[set[str], set[str]]:
         """Return the files that exist with the sizes of their entries. An object is whole, or does not exist."""
-        sizes = self._sizes() if shards else {}
+        prefix = len(self._at(""))
+        sizes = {entry.name[prefix:]: entry.size for entry in self._store.list(self._name)} if shards else {}
 
         def is_whole(shard: ShardResult) -> bool:
             beside = all(name in sizes for file in shard.files for name in shard_files(file))
@@ -211,13 +201,7 @@ class StoreDirectory(Directory):
             self._close()
         elif self._is_damaged:
             self._delete(MANIFEST)
-        files = metadata_files(manifest)
-        if commit.quarantine:
-            files = {QUARANTINE: quarantine_bytes(commit.quarantine), **files}
-        for name in set(commit.stale) - set(files) - {MANIFEST}:
-            self._delete(name)
-        for name in sorted(files, key=lambda name: (name == INFO, name)):
-            self._store.publish(self._at(name), files[name])
+        self._publish_metadata(manifest, commit)
         if not self._store.publish(self._at(MANIFEST), manifest_bytes(manifest), exclusive=True):
             self.existing()
             if not self._is_published(manifest):
@@ -228,12 +212,6 @@ class StoreDirectory(Directory):
     def _is_published(self, manifest: Manifest) -> bool:
         """Return True if the existing dataset is the same, whenever it was made."""
         return self._existing is not None and replace(self._existing, made=manifest.made) == manifest
-
-    def sweep(self, manifest: Manifest, replaced: Iterable[str]) -> None:
-        """Delete the shards of earlier builds that are not part of this dataset."""
-        gone = with_sidecars(replaced) - with_sidecars([shard.file for shard in manifest.shards()])
-        for name in gone & self.names() if gone else ():
-            self._delete(name)
 
     def finish(self) -> None:
         """Remove what the build kept, on this machine and in the store."""
@@ -247,18 +225,6 @@ class StoreDirectory(Directory):
         except NotFoundError:
             read_from = None
         return open_manifest(self.where, manifest, cache=Cache(), told=read_from)
-
-    def _at(self, name: str) -> str:
-        return f"{self._name}/{name}" if self._name else name
-
-    def _delete(self, name: str) -> None:
-        self._store.delete(self._at(name))
-
-    def _sizes(self) -> dict[str, int]:
-        """Return the sizes of the objects directly in the folder."""
-        prefix = len(self._at(""))
-        found = {entry.name[prefix:]: entry.size for entry in self._store.list(self._name)}
-        return {name: size for name, size in found.items() if "/" not in name}
 
 
 def _moved(results: Results, move: Callable[[tuple[Task, ShardResult]], None]) -> Results:
