@@ -99,12 +99,19 @@ def build(
     if isinstance(source, GeneratedSplits):
         schema = source.schema if schema is None else schema
         info = (info or Info()).over(source.info)
-    asked: dict[str, Any] = {"shards": shards, "schema": schema, "order": order, "seed": seed, "on_error": on_error}
     engine = engine or Local(workers=workers)
-    if names_record_files(path):
-        options = check_options(source, format=check_plain_files(source, path, format, shards), **asked)
+    are_files = names_record_files(path)
+    options = check_options(
+        source,
+        format=check_plain_files(source, path, format, shards) if are_files else format,
+        shards=shards,
+        schema=schema,
+        order=order,
+        seed=seed,
+        on_error=on_error,
+    )
+    if are_files:
         return Built(build_plain_files(source, path, options, engine, info, overwrite=overwrite))
-    options = check_options(source, format=format, **asked)
     directory = dataset_directory(path, info)
     target = Directory(directory) if isinstance(directory, Path) else StoreDirectory(directory)
     return Built(run_build(source, target, options, engine, info, overwrite=overwrite))

@@ -29,13 +29,23 @@ from ..storage.files import FETCHES
 from ..thread_pool import ordered_map
 from .engines.local import LostWorkerError, begin_example, describe_exit
 from .entries import BadExample
-from .listing import Inputs, Split, are_plain, hands_on_records, multiplies, parts_of, return_to, working_directory
+from .listing import (
+    Inputs,
+    Split,
+    Stored,
+    are_plain,
+    hands_on_records,
+    multiplies,
+    parts_of,
+    return_to,
+    working_directory,
+)
 from .plan import OnError
 
 FIRST_EXAMPLES = 16  # that are encoded at a time before their size is known
 MOST_EXAMPLES = 8192  # that are, however small they are
 LONGEST = 0.5  # seconds until what is there goes on: someone watches the progress
-Row = tuple[str, int, dict[str, Any]]  # key, number in the source, what is stored
+Row = tuple[str, int, Stored]  # key, number in the source, what is stored
 
 
 @dataclass(frozen=True)
@@ -168,12 +178,12 @@ class Encoder:
         each = sum(some.nbytes for some in done) // max(1, records)
         return max(1, min(self.job.chunk_bytes // (4 * (1 + each)), 4 * step, self._most))
 
-    def take(self, examples: Iterator[Any], most: int) -> list[Any]:
+    def take(self, examples: Iterator[object], most: int) -> list[object]:
         """The next examples of a stream, no more than fit into memory."""
         some = islice(examples, min(most, self._most))
         if not self._heavy:
             return list(some)
-        taken: list[Any] = []
+        taken: list[object] = []
         room = self.job.chunk_bytes
         for example in some:
             taken.append(example)
@@ -184,7 +194,7 @@ class Encoder:
                 break
         return taken
 
-    def encode_plain(self, examples: list[Any]) -> Records | None:
+    def encode_plain(self, examples: list[object]) -> Records | None:
         """All of the examples at once, if each is a dict that fits; else someone has to look at them one by one.
 
         This runs on any thread, so of the examples that load themselves only those are loaded that say they can.
@@ -196,7 +206,7 @@ class Encoder:
             return None
 
     def loaded(
-        self, examples: Iterable[tuple[str, int]], load: Callable[[int], Any], place: Callable[[int], str]
+        self, examples: Iterable[tuple[str, int]], load: Callable[[int], object], place: Callable[[int], str]
     ) -> Iterator[tuple[Records, list[str]]]:
         """Examples by key and number, loaded one by one. What one becomes many of has the keys key/0, key/1 ..."""
         rows: list[Row] = []
@@ -243,11 +253,11 @@ class Encoder:
                     self._bad(key, place(number), self._drift(key, place(number), part) or error)
             return Records(records), keys
 
-    def _told(self, part: dict[str, Any]) -> dict[str, Any]:
+    def _told(self, part: Stored) -> Stored:
         """Without the fields that an inferred schema does not have yet, as long as there is no value for them."""
         return {name: value for name, value in part.items() if name in self.job.schema or tells(value)}
 
-    def _drift(self, key: str, place: str, part: dict[str, Any]) -> SchemaError | None:
+    def _drift(self, key: str, place: str, part: Stored) -> SchemaError | None:
         """Raises a DriftError where a wider schema holds the example; else says why there is none."""
         if self.job.firm:
             return None
@@ -269,7 +279,7 @@ class Encoder:
         self.rejected.bad.append(BadExample(self.split, key, redact(place), redact(reason), redact(trace)))
 
 
-def _downloads(source: Any, room: int) -> int:
+def _downloads(source: object, room: int) -> int:
     """How many examples of a store are downloaded at a time, within so many bytes; 0 for local files."""
     while isinstance(source, Subset):
         source = source.source
@@ -277,7 +287,7 @@ def _downloads(source: Any, room: int) -> int:
     return max(1, min(FETCHES, room // largest)) if largest else 0
 
 
-def _next_load(loads: Iterator[tuple[int, Callable[[], Any]]], number: int) -> Any:
+def _next_load(loads: Iterator[tuple[int, Callable[[], object]]], number: int) -> object:
     """The next example, which is that of the number."""
     return next(loads)[1]()
 
@@ -300,7 +310,7 @@ def lost_example(split: Split, error: LostWorkerError) -> BuildError:
     return ExampleError(said, split=split.name, key=key, place=place)
 
 
-def tells(value: Any) -> bool:
+def tells(value: object) -> bool:
     """Whether a value shows a type."""
     return value is not None and not (isinstance(value, (list, tuple)) and not value)
 
@@ -332,7 +342,7 @@ def _fixed_bytes(node: Field | Schema) -> int | None:
     return node.fixed_count * node.numpy_dtype.itemsize
 
 
-def _alone(example: Any) -> dict[str, Any]:
+def _alone(example: object) -> Stored:
     """The one dict that is stored for an example."""
     if not isinstance(example, dict) and not getattr(example, "on_threads", False):
         raise TypeError(f"expected a dict, got {type(example).__name__}")

@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from operator import contains
-from typing import Any, overload
+from typing import Any, TypeGuard, overload
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from .engines.local import begin_example
 from .plan import Order, order_rows
 
 KEY = "__key__"
+Stored = dict[str, Any]  # the fields of an example, as they are stored
 
 
 @dataclass(eq=False)
@@ -92,22 +93,22 @@ class Stream:
         self.examples = open_stream(source)
         self.rule = rule
 
-    def put_back(self, head: list[Any]) -> None:
+    def put_back(self, head: list[object]) -> None:
         """Return examples to the beginning of the stream."""
         self.examples = chain(head, self.examples)
 
-    def by_split(self, chunk: list[Any], first: int) -> dict[str, tuple[list[int], list[Any]]]:
+    def by_split(self, chunk: list[object], first: int) -> dict[str, tuple[list[int], list[object]]]:
         """Return examples with their numbers in the stream, by split; the first has the number `first`."""
         if self.rule is None:
             return {self.names[0]: (list(range(first, first + len(chunk))), chunk)}
-        found: dict[str, tuple[list[int], list[Any]]] = {}
+        found: dict[str, tuple[list[int], list[object]]] = {}
         for number, example in enumerate(chunk, first):
             numbers, examples = found.setdefault(self.split_of(number, example), ([], []))
             numbers.append(number)
             examples.append(example)
         return found
 
-    def split_of(self, number: int, example: Any) -> str:
+    def split_of(self, number: int, example: object) -> str:
         """Return the split of an example."""
         if self.rule is None:
             return self.names[0]
@@ -118,7 +119,7 @@ class Stream:
         return name
 
 
-def list_splits(source: Any, order: Order, seed: int) -> list[Split]:
+def list_splits(source: object, order: Order, seed: int) -> list[Split]:
     """Return the splits of a source."""
     sources = as_splits(source.source if isinstance(source, Deduped) else source)
     streams = open_streams(sources)
@@ -127,7 +128,7 @@ def list_splits(source: Any, order: Order, seed: int) -> list[Split]:
 
 def open_streams(sources: Mapping[str, Any]) -> dict[str, Stream]:
     """The streams among the sources of some splits. Splits of one stream share it."""
-    passes: dict[tuple[int, Any], list[str]] = {}
+    passes: dict[tuple[int, object], list[str]] = {}
     for name, source in sources.items():
         if not is_listed(source):
             shared = (id(source.source), source.rule) if isinstance(source, StreamSubset) else (id(source), name)
@@ -168,7 +169,7 @@ def join_keys(parts: Sequence[Sequence[str]]) -> Sequence[str]:
     return [key for part in parts for key in part]
 
 
-def as_splits(source: Any) -> dict[str, Any]:
+def as_splits(source: object) -> dict[str, Any]:
     """The sources of the splits by name; a source without splits is train."""
     if isinstance(source, Splits):
         return {name: _as_source(part) for name, part in source.items()}
@@ -288,7 +289,7 @@ def origins(source: Any) -> Iterator[Any]:
         yield source
 
 
-def check_outside(source: Any, path: str) -> None:
+def check_outside(source: object, path: str) -> None:
     """Refuse to build inside of a folder of images: its folders are classes, and so would be the dataset's."""
     for origin in origins(source):
         if isinstance(origin, ImageFolder) and is_below(path, str(origin.root)):
@@ -307,28 +308,28 @@ def multiplies(kind: type) -> bool:
     return hasattr(kind, "load") and getattr(kind, "split", Example.split) is not Example.split
 
 
-def hands_on_records(source: Any) -> bool:
+def hands_on_records(source: object) -> bool:
     """Whether a source has records that need not be decoded, if its schema is that of the build."""
     return hasattr(source, "records")
 
 
-def is_complete(source: Any) -> bool:
+def is_complete(source: object) -> bool:
     """Whether a source's own schema says all, so that no example needs to be looked at."""
     return takes_many(source) or hands_on_records(source)
 
 
-def are_plain(examples: Iterable[Any]) -> bool:
+def are_plain(examples: Iterable[object]) -> TypeGuard[Sequence[Stored]]:
     """Whether all are dicts that can be stored as they are."""
     examples = examples if isinstance(examples, (list, tuple)) else list(examples)
     return set(map(type, examples)) <= {dict} and not any(map(contains, examples, repeat(KEY)))
 
 
-def open_stream(source: Any) -> Iterator[Any]:
+def open_stream(source: Any) -> Iterator[object]:
     """The examples of a stream, from the start; a generator function is called for them."""
     return iter(source() if callable(source) and not isinstance(source, Iterable) else source)
 
 
-def stream_key(example: Any, number: int) -> str:
+def stream_key(example: object, number: int) -> str:
     """The key of a stream's example: its own, or its number."""
     key = own_key(example)
     return str(number) if key is None else key
@@ -348,7 +349,7 @@ def return_to(folder: str) -> None:
         os.chdir(folder)
 
 
-def parts_of(example: Any) -> Iterator[dict[str, Any]]:
+def parts_of(example: object) -> Iterator[Stored]:
     """The dicts that are stored for an example; an object is asked to load and to split itself first."""
     if isinstance(example, Mapping):
         yield {name: value for name, value in example.items() if name != KEY} if KEY in example else dict(example)
@@ -380,7 +381,7 @@ def fingerprint(source: Any, keys: list[str] | int | None, ordered: bool) -> dic
     return found
 
 
-def column_checksum(column: Any) -> str | int | None:
+def column_checksum(column: object) -> str | int | None:
     """Of a column's bytes; of a mapped file its size and time of change; None where neither is quick."""
     if isinstance(column, np.memmap):
         return stamp_of(str(column.filename))

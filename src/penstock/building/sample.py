@@ -30,6 +30,7 @@ from .entries import Plan
 from .listing import (
     Inputs,
     Split,
+    Stored,
     Stream,
     hands_on_records,
     is_complete,
@@ -48,7 +49,6 @@ SCAN_TASKS = 64  # tasks that a split is cut into to load every example
 FRAME = 16  # bytes that a shard adds to each record
 FLOATS = ("float32", "float64")
 Kind = TypeVar("Kind")
-Stored = dict[str, Any]  # the fields of an example, as they are stored
 Named = tuple[str, Stored]  # an example, after its name in messages
 Samples = Mapping[str, list[Named]]  # of each split
 Parts = list[Stored]  # what is stored for an example
@@ -141,7 +141,7 @@ def _sample_split(split: Split, on_error: OnError, workers: Workers) -> list[Nam
 
 def _sample_stream(stream: Stream, on_error: OnError) -> list[Named]:
     """Load examples from the beginning of a stream, and put them back."""
-    head: list[Any] = []
+    head: list[object] = []
 
     def examples() -> Iterator[Loadable]:
         for number, example in enumerate(stream.examples):
@@ -154,7 +154,7 @@ def _sample_stream(stream: Stream, on_error: OnError) -> list[Named]:
     return samples
 
 
-def _all_parts(example: Any) -> Parts:
+def _all_parts(example: object) -> Parts:
     return list(parts_of(example))
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from .encode import FIRST_EXAMPLES, DriftError, Encoder, Job, Rejected
 from .engines.engine import Advance, Meter, Workers
 from .entries import ShardResult, SpoolFile, SpoolResult
 from .journal import Journal
-from .listing import Split, Stream, are_plain, stream_key
+from .listing import Split, Stored, Stream, are_plain, stream_key
 from .plan import Task
 from .write import undamaged_files
 
@@ -122,7 +122,7 @@ def spool_file(file: str, schema: Schema, written: Summary | ShardResult) -> Spo
 def spool_stream(job: Job, stream: Stream, threads: int, advance: Advance) -> dict[str, SpoolResult]:
     """Encode a stream into files; return the result of each split."""
 
-    coming: deque[tuple[Spool, list[int], list[Any], Future[Records | None]]] = deque()
+    coming: deque[tuple[Spool, list[int], list[object], Future[Records | None]]] = deque()
     number, step = 0, FIRST_EXAMPLES
     with ExitStack() as opened:
         spools = {name: opened.enter_context(Spool(job, name)) for name in stream.names}
@@ -187,7 +187,7 @@ class Spool:
         self.job = replace(self.job, schema=schema)
         self._begin()
 
-    def add(self, numbers: list[int], examples: list[Any], encoded: Records | None) -> list[Records]:
+    def add(self, numbers: list[int], examples: list[object], encoded: Records | None) -> list[Records]:
         """Write examples with their numbers in the stream; if they could not be encoded at once, one by one."""
         pieces: list[tuple[Records, list[str] | None]]
         if encoded is not None:
@@ -249,7 +249,7 @@ class Spooled:
         self._keys: list[str] | None = None
         self._readers: list[TFRecordReader] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_keys": None, "_readers": None}
 
     @property
@@ -270,7 +270,7 @@ class Spooled:
     def __len__(self) -> int:
         return sum(map(len, self.readers))
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> Stored:
         readers = self.readers
         at = int(self._file_of(np.array([index]))[0])
         return readers[at].example(Codec(self.files[at][1]), index - int(self._starts[at]))
@@ -316,7 +316,7 @@ class Spooled:
         self._close_large()
         return found
 
-    def _loosened(self, example: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    def _loosened(self, example: Stored, schema: Schema) -> Stored:
         """An example whose integers are Python's, where they become float32: those that fit are stored."""
         for name, node in schema.items():
             wide = self.schema[name]

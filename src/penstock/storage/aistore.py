@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote
 
 from ..errors import MissingDependencyError, NoBucketError, NotFoundError, SchemaError, StorageError, redact
@@ -20,6 +20,10 @@ from ..thread_pool import ordered_map, thread_pool
 from .local import WholeFile, machine_lock
 from .store import Buffer, Entry, names_below
 from .transfer import PIECE, Result, ShortError, Temporary, cut_out, joined, replaced, retry
+
+if TYPE_CHECKING:
+    from requests import Response
+    from urllib3 import HTTPResponse
 
 DEADLINE = 60.0  # seconds in which a call has to get somewhere
 REFUSED = 5.0  # seconds, where all connections are refused and none ever was not: nobody is there
@@ -265,13 +269,13 @@ def _broken_answers() -> tuple[type[Exception], ...]:
     return (requests.RequestException, urllib3.exceptions.HTTPError, *parsers, ShortError)
 
 
-def _done(response: Any) -> None:
+def _done(response: Response) -> None:
     """What was asked for was done, and not only answered: the SDK takes a redirect that leads nowhere for an answer."""
     if response.status_code != 200:
         raise ShortError(f"the status {response.status_code}")
 
 
-def _body(raw: Any, length: int | None) -> bytes:
+def _body(raw: HTTPResponse, length: int | None) -> bytes:
     """What an answer holds. A server that gives a byte now and then is not waited for."""
     deadline = time.monotonic() + DEADLINE
     pieces: list[bytes] = []

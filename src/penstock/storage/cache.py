@@ -21,13 +21,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 from uuid import uuid4
 
 from ..errors import CorruptionError, SchemaError, StorageError, redact
 from .local import publish, try_lock, unlock
 from .open import open_store
-from .store import is_url, url_name
+from .store import Buffer, is_url, url_name
 
 MOST = 100 << 30  # bytes, where nobody says how many, and no more than half of the room that there is
 PATIENCE = 600.0  # seconds that a file is waited for which another process brings
@@ -43,7 +43,7 @@ LOCKS = ".locks"
 _PARTIAL = ".partial"
 _PLACE = re.compile(r"[0-9a-f]{12}-[\w.-]*")  # see Cache.place
 _TAG = re.compile(r"[0-9a-f]{8}")  # see RemoteFile.tag
-Checksum = Callable[[Any, int], int]  # of blocks, one after the other: going on from a value
+Checksum = Callable[[Buffer, int], int]  # of blocks, one after the other: going on from a value
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Cache:
         self.folder = default_folder() if self.given is None else Path(self.given) / SUBFOLDER
         self._most = most
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Cache, (self.given, self._most)
 
     def __repr__(self) -> str:
@@ -206,7 +206,7 @@ class Cache:
             self._make_room(partial, file.size, kept, pulse)
             value = 0
 
-            def told(block: Any) -> None:
+            def told(block: Buffer) -> None:
                 nonlocal value
                 pulse()
                 if file.crc32c is not None:

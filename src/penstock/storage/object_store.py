@@ -14,12 +14,13 @@ import tempfile
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
 
@@ -28,6 +29,7 @@ from .local import WholeFile, machine_lock
 from .store import Buffer, Entry, names_below
 from .transfer import PIECE, Result, ShortError, Temporary, cut_out, joined, replaced, retry
 
+Meta = Mapping[str, Any]  # what obstore tells of an object
 DEADLINE = 60.0  # seconds in which a call has to get somewhere
 REQUEST = 20  # seconds that one request may take
 SMALLEST = 1 << 18  # bytes that are asked for at least, however slow the server is
@@ -113,7 +115,7 @@ class Objects:
         """An object, or a part of it."""
         if length == 0:
             return b""
-        options: dict[str, Any] = {}
+        options: dict[str, object] = {}
         if start or length is not None:
             options["range"] = (start, start + length) if length is not None else {"offset": start}
         return bytes(self._tried(name, lambda: self._obs.get(self._store, name, options=options).bytes()))
@@ -130,12 +132,12 @@ class Objects:
         found = [part(spans[0])] if len(spans) == 1 else list(self._pool().map(part, spans))
         return cut_out(ranges, spans, found)
 
-    def _part(self, name: str, start: int, stop: int, version: str | None) -> Any:
-        def attempt() -> Any:
+    def _part(self, name: str, start: int, stop: int, version: str | None) -> Buffer:
+        def attempt() -> Buffer:
             answer = self._obs.get(self._store, name, options={"range": (start, stop)})
             if version is not None and _entry(answer.meta).version != version:
                 raise replaced(self._at(name))
-            found = answer.bytes()
+            found: Buffer = answer.bytes()
             if len(found) != stop - start:
                 raise ShortError(f"{len(found)} bytes of {stop - start}")
             return found
@@ -177,12 +179,12 @@ class Objects:
         if version is not None and self.entry(name).version != version:
             raise replaced(self._at(name))
 
-    def _pieces(self, name: str, starts: Sequence[int], stops: Sequence[int]) -> Sequence[Any]:
+    def _pieces(self, name: str, starts: Sequence[int], stops: Sequence[int]) -> Sequence[Buffer]:
         blocks = self._obs.get_ranges(self._store, name, starts=starts, ends=stops, coalesce=0)
         for start, stop, block in zip(starts, stops, blocks, strict=True):
             if len(block) != stop - start:
                 raise ShortError(f"{len(block)} bytes of {stop - start}")
-        found: Sequence[Any] = blocks
+        found: Sequence[Buffer] = blocks
         return found
 
     def send(self, path: Path, name: str) -> Entry:
@@ -293,12 +295,12 @@ class _SlowError(Exception):
     """A request that took too long."""
 
 
-def _entry(meta: Any) -> Entry:
+def _entry(meta: Meta) -> Entry:
     version = _tag(meta) or (meta["last_modified"].isoformat() if meta.get("last_modified") else None)
     return Entry(meta["path"], meta["size"], version)
 
 
-def _tag(meta: Any) -> str | None:
+def _tag(meta: Meta) -> str | None:
     """The ETag of an object. Azure quotes it when it is asked for the object, and not when it lists it."""
     tag = meta.get("e_tag")
     return tag if tag is None else str(tag).strip('"')
@@ -329,17 +331,17 @@ def _said(error: Exception) -> str:
     return text if len(text) <= 300 else text[:299] + "…"
 
 
-def _made(obs: Any, url: str) -> Any:
+def _made(obs: ModuleType, url: str) -> Any:
     """The library's store of a URL."""
     scheme, _, place = url.partition("://")
-    client: dict[str, Any] = {
+    client: dict[str, object] = {
         "allow_http": True,
         "timeout": timedelta(seconds=REQUEST),
         "connect_timeout": timedelta(seconds=5),
     }
     backoff = {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=1), "base": 2}
     patience = {"max_retries": 2, "retry_timeout": timedelta(seconds=REQUEST), "backoff": backoff}
-    said: dict[str, Any] = {"client_options": client, "retry_config": patience}
+    said: dict[str, object] = {"client_options": client, "retry_config": patience}
     kinds = obs._store  # the native module has no other name for them
     if scheme in ("http", "https"):
         user, at, server = place.rpartition("@")
@@ -355,7 +357,7 @@ def _made(obs: Any, url: str) -> Any:
     return kinds.S3Store(place, region=region or "us-east-1", **said)
 
 
-_loaded: dict[int, Any] = {}  # by process
+_loaded: dict[int, ModuleType] = {}  # by process
 _lock = threading.Lock()
 
 
@@ -368,7 +370,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_lock)
 
 
-def library() -> Any:
+def library() -> ModuleType:
     """The native module of obstore."""
     process = os.getpid()
     found = _loaded.get(process)
@@ -380,17 +382,19 @@ def library() -> Any:
     return found
 
 
-def _imported() -> Any:
+def _imported() -> ModuleType:
     try:
         from obstore import _obstore  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise MissingDependencyError.needed("obstore", "Object stores", extra="stores") from None
-    return _obstore
+    module: ModuleType = _obstore
+    return module
 
 
-def _again(module: Any) -> Any:
+def _again(module: ModuleType) -> ModuleType:
     """The same module with nothing in it that an earlier process left."""
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        assert module.__file__ is not None
         path = shutil.copy(module.__file__, Path(folder))
         loader = ExtensionFileLoader("penstock.storage._obstore", str(path))
         spec = importlib.util.spec_from_file_location(loader.name, path, loader=loader)

@@ -15,7 +15,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Generic, Protocol, TypedDict
 
 from ..._core import __version__
 from ...dataset.manifest import ATTEMPT, WORK
@@ -33,6 +34,28 @@ ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 ANSWER = 120.0  # seconds that a machine has to answer before a build begins
+
+
+class _Node(TypedDict):
+    """A machine, as Ray describes it."""
+
+    NodeID: str
+    NodeManagerAddress: str
+    Alive: bool
+    Resources: dict[str, float]
+
+
+class _TaskOptions(TypedDict):
+    num_cpus: float
+    max_retries: int
+    retry_exceptions: bool
+
+
+class ObjectRef(Protocol):
+    """A reference of Ray to an object in its store."""
+
+    def hex(self) -> str:
+        """Return its name."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +83,7 @@ class Ray:
     cpus: float = field(default=1, kw_only=True)
     max_memory: int | None = field(default=None, kw_only=True)
     retries: int = field(default=3, kw_only=True)
-    runtime_env: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    runtime_env: Mapping[str, object] | None = field(default=None, kw_only=True)
     progress: Callable[[Progress], None] | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -79,17 +102,17 @@ class Ray:
             machines = [node for node in ray.nodes() if node["Alive"]]
             environment = _environment(ray)
             self._check(ray, machines, destination, environment)
-            options = {"num_cpus": self.cpus, "max_retries": self.retries, "retry_exceptions": False}
+            options = self._task_options()
             yield Cluster(ray, options, self.workers, self.max_memory, environment)
         finally:
             if ours:
                 ray.shutdown()
 
-    def call(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    def call(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Run a function of each item on the machines; the results come in the order of the items."""
         ray, ours = self._connected()
         try:
-            options = {"num_cpus": self.cpus, "max_retries": self.retries, "retry_exceptions": False}
+            options = self._task_options()
             cluster = Cluster(ray, options, self.workers, self.max_memory, _environment(ray))
             with closing(cluster.map(_called, (function, items), range(len(items)), ignore_progress)) as results:
                 found = dict(results)
@@ -98,7 +121,10 @@ class Ray:
                 ray.shutdown()
         return [found[number] for number in range(len(items))]
 
-    def _connected(self) -> tuple[Any, bool]:
+    def _task_options(self) -> _TaskOptions:
+        return {"num_cpus": self.cpus, "max_retries": self.retries, "retry_exceptions": False}
+
+    def _connected(self) -> tuple[ModuleType, bool]:
         """Ray, and whether the connection is ours to end."""
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
@@ -123,7 +149,7 @@ class Ray:
         return ray, True
 
     def _check(
-        self, ray: Any, machines: list[dict[str, Any]], destination: Path | str, environment: dict[str, str]
+        self, ray: ModuleType, machines: list[_Node], destination: Path | str, environment: dict[str, str]
     ) -> None:
         """Before any work: that all machines have this version, and reach the destination."""
         addresses = sorted({node["NodeManagerAddress"] for node in machines})
@@ -147,8 +173,8 @@ class Ray:
                 raise BuildError(f"expected {expected}, got {answer['missed']} - at {where}: {destination}")
 
     def _ask(
-        self, ray: Any, machines: list[dict[str, Any]], mark: str, environment: dict[str, str]
-    ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        self, ray: ModuleType, machines: list[_Node], mark: str, environment: dict[str, str]
+    ) -> list[tuple[_Node, dict[str, str]]]:
         """What each machine says of itself."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # type: ignore[import-not-found]
 
@@ -179,7 +205,7 @@ class Ray:
         return answers
 
 
-def _called(shared: tuple[Callable[[Any], Any], Sequence[Any]], number: int, advance: Advance) -> Any:
+def _called(shared: tuple[Callable[[Item], Result], Sequence[Item]], number: int, advance: Advance) -> Result:
     function, items = shared
     return function(items[number])
 
@@ -206,10 +232,10 @@ def _mark(destination: Path | str) -> Iterator[str]:
             store.delete(place)
 
 
-def _question() -> Callable[[str, dict[str, str]], dict[str, Any]]:
+def _question() -> Callable[[str, dict[str, str]], dict[str, str]]:
     """A function that runs where penstock may not be: one that has no name here is sent as it is."""
 
-    def answer(mark: str, environment: dict[str, str]) -> dict[str, Any]:
+    def answer(mark: str, environment: dict[str, str]) -> dict[str, str]:
         import importlib.metadata
 
         try:
@@ -231,7 +257,7 @@ def _question() -> Callable[[str, dict[str, str]], dict[str, Any]]:
     return answer
 
 
-def _environment(ray: Any) -> dict[str, str]:
+def _environment(ray: ModuleType) -> dict[str, str]:
     """How this process finds object stores, for the tasks; but for what Ray was told to set for them."""
     told = ray.get_runtime_context().runtime_env.get("env_vars", {})
     return {name: value for name, value in os.environ.items() if name.startswith(STORE_VARIABLES) and name not in told}
@@ -281,8 +307,8 @@ class Cluster:
 
     def __init__(
         self,
-        ray: Any,
-        options: dict[str, Any],
+        ray: ModuleType,
+        options: _TaskOptions,
         workers: int | None,
         max_memory: int | None,
         environment: dict[str, str],
@@ -351,37 +377,49 @@ class Cluster:
         waiting = items if isinstance(items, deque) else deque(items)
         if not waiting:
             return
-        flights = _Flights(self, (function, shared, os.getcwd(), self.environment))
+        flights: _Flights[Item] = _Flights(self, (function, shared, os.getcwd(), self.environment))
         try:
             while waiting or flights.under_way:
                 while waiting and len(flights.under_way) < self.window:
                     flights.begin(waiting.popleft())
                 for item, told in flights.landed():
-                    advance(told["examples"], told["bytes"])
-                    yield item, told["result"]
+                    advance(told.examples, told.bytes)
+                    result: Result = told.result  # type: ignore[assignment]  # of the function
+                    yield item, result
         finally:
             flights.end()
 
 
+@dataclass(frozen=True)
+class _Answer:
+    """What became of an item: a result, or an error. An error is not raised remotely: it might lose its type."""
+
+    result: object = None
+    examples: int = 0
+    bytes: int = 0
+    error: BaseException | None = None
+    trace: str = ""
+
+
 @dataclass(eq=False)
-class _Flight:
-    """An item on its way, and the attempts at it that may still come back."""
+class _Flight(Generic[Item]):
+    """An item in flight, and the attempts at it that may still return."""
 
     number: int
-    item: Any
+    item: Item
     attempts: int = 0
     begun: float = 0.0
-    references: list[Any] = field(default_factory=list)
+    references: list[object] = field(default_factory=list)
 
 
-class _Flights:
+class _Flights(Generic[Item]):
     """The items of one `map`, each under way once; where a machine was lost, perhaps twice."""
 
-    def __init__(self, cluster: Cluster, held: Any) -> None:
+    def __init__(self, cluster: Cluster, held: object) -> None:
         self.cluster = cluster
         self.ray = cluster.ray
-        self.under_way: dict[int, _Flight] = {}
-        self._owners: dict[Any, _Flight] = {}
+        self.under_way: dict[int, _Flight[Item]] = {}
+        self._owners: dict[object, _Flight[Item]] = {}
         self._name = secrets.token_hex(8)
         self._held = self._sent(held)
         self._perform = self.ray.remote(perform).options(scheduling_strategy="SPREAD", **cluster.options)
@@ -390,33 +428,34 @@ class _Flights:
         self._known = set(cluster.alive)
         self._lost: dict[str, float] = {}  # machines, and since when
 
-    def _sent(self, held: Any) -> Any:
+    def _sent(self, held: object) -> object:
         try:
-            return self.ray.put(held)
+            reference: object = self.ray.put(held)
+            return reference
         except (TypeError, AttributeError, pickle.PicklingError) as error:
             raise BuildError(
                 f"expected a source that can be sent to other machines, got {first_line(error)}"
             ) from error
 
-    def begin(self, item: Any) -> None:
+    def begin(self, item: Item) -> None:
         """Send an item on its way."""
         flight = _Flight(self._count, item)
         self._count += 1
         self.under_way[flight.number] = flight
         self._send(flight)
 
-    def _send(self, flight: _Flight) -> None:
+    def _send(self, flight: _Flight[Item]) -> None:
         flight.attempts += 1
         flight.begun = time.monotonic()
         reference = self._perform.remote([self._held], flight.item, self._key(flight), __version__)
         flight.references.append(reference)
         self._owners[reference] = flight
 
-    def _key(self, flight: _Flight) -> str:
+    def _key(self, flight: _Flight[Item]) -> str:
         """What the latest attempt at an item is known by."""
         return f"{self._name}/{flight.number}/{flight.attempts}"
 
-    def landed(self) -> Iterator[tuple[Any, dict[str, Any]]]:
+    def landed(self) -> Iterator[tuple[Item, _Answer]]:
         """Wait a little, and give what is done: all of it. Raises the error of an item."""
         flying = list(self._owners)
         ready, _ = self.ray.wait(flying, num_returns=1, timeout=LOOK)
@@ -434,16 +473,16 @@ class _Flights:
             for other in flight.references:
                 del self._owners[other]
                 self._cancel(other, force=True)
-            if "error" in told:
-                raise told["error"] from WorkerTraceback(told["trace"])
+            if told.error is not None:
+                raise told.error from WorkerTraceback(told.trace)
             yield flight.item, told
         self._watch()
 
-    def _told(self, flight: _Flight, reference: Any) -> dict[str, Any] | None:
+    def _told(self, flight: _Flight[Item], reference: object) -> _Answer | None:
         """What an attempt tells; None where it was lost and another one is under way."""
         lost = self.ray.exceptions
         try:
-            told: dict[str, Any] = self.ray.get(reference)
+            told: _Answer = self.ray.get(reference)
             return told
         except lost.RayTaskError as error:  # what is sent could not be read there: the library itself catches the rest
             cause = error.cause if isinstance(getattr(error, "cause", None), Exception) else error
@@ -475,7 +514,7 @@ class _Flights:
                 if flight.begun < since and self._place(flight) in (node, None):
                     self._send(flight)
 
-    def _place(self, flight: _Flight) -> str | None:
+    def _place(self, flight: _Flight[Item]) -> str | None:
         """The machine that works on the latest attempt at an item, if one has begun."""
         from ray.experimental.internal_kv import _internal_kv_get  # type: ignore[import-not-found]
 
@@ -496,7 +535,7 @@ class _Flights:
         with suppress(Exception):
             _internal_kv_del(f"{self._name}/", del_by_prefix=True, namespace=NAMESPACE)
 
-    def _cancel(self, reference: Any, *, force: bool) -> None:
+    def _cancel(self, reference: object, *, force: bool) -> None:
         with suppress(Exception):  # it is over, or nobody can be reached
             self.ray.cancel(reference, force=force)
 
@@ -507,10 +546,11 @@ def first_line(error: BaseException) -> str:
 
 
 # What runs on the machines
-_held: tuple[str, Any] = ("", None)
+Held = tuple[Function[object, object, object], object, str, dict[str, str]]  # function, shared, folder, environment
+_held: tuple[str, Held] | None = None
 
 
-def perform(held: list[Any], item: Any, key: str, version: str) -> dict[str, Any]:
+def perform(held: list[ObjectRef], item: object, key: str, version: str) -> _Answer:
     """Run an item, and tell what became of it: small and plain. An error is told: raised, it might lose its type."""
     from ray import get_runtime_context
     from ray.experimental.internal_kv import _internal_kv_put
@@ -532,8 +572,8 @@ def perform(held: list[Any], item: Any, key: str, version: str) -> dict[str, Any
             os.chdir(folder)
         result = function(shared, item, advance)
     except Exception as error:  # noqa: BLE001  # the process that builds raises it
-        return {"error": portable(error, item), "trace": traceback.format_exc()}
-    return {"result": result, "examples": counts[0], "bytes": counts[1]}
+        return _Answer(error=portable(error, item), trace=traceback.format_exc())
+    return _Answer(result, counts[0], counts[1])
 
 
 def see(mark: str, environment: dict[str, str]) -> None:
@@ -543,11 +583,11 @@ def see(mark: str, environment: dict[str, str]) -> None:
     store.read(name)
 
 
-def _received(reference: Any) -> Any:
+def _received(reference: ObjectRef) -> Held:
     """What all items share: received once by each worker."""
     global _held
     name = reference.hex()
-    if _held[0] != name:
+    if _held is None or _held[0] != name:
         from ray import get
 
         _held = name, get(reference)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -63,7 +62,7 @@ def quarantine_of(path: str | Path) -> Path:
     return folder.with_name(f"{folder.name[1 : -len(HIDDEN)]}.{QUARANTINE}")
 
 
-def check_plain_files(source: Any, path: str, format: Any, shards: int | None) -> Format:
+def check_plain_files(source: object, path: str, format: object, shards: int | None) -> Format:
     """Check the names of files to build, and return the format that they are named after."""
     check_pattern(path, _splits_of(source))
     if not is_url(path):
@@ -72,7 +71,7 @@ def check_plain_files(source: Any, path: str, format: Any, shards: int | None) -
 
 
 def build_plain_files(
-    source: Any, path: str, options: Options, engine: Engine, info: Info | None, *, overwrite: bool
+    source: object, path: str, options: Options, engine: Engine, info: Info | None, *, overwrite: bool
 ) -> BuildResult:
     """Build a source into files, on a local disk or in a store.
 
@@ -88,7 +87,7 @@ def build_plain_files(
 
 
 def _build_local(
-    source: Any, path: Path, options: Options, engine: Engine, info: Info | None, *, overwrite: bool
+    source: object, path: Path, options: Options, engine: Engine, info: Info | None, *, overwrite: bool
 ) -> BuildResult:
     """Build a source into files, each with its index beside it. Their schema and bad examples are kept beside them.
 
@@ -131,7 +130,7 @@ def _build_local(
     return replace(result, opened=opened, manifest=manifest, written=sum(map(len, written.values())), kept=0)
 
 
-def _splits_of(source: Any) -> list[str]:
+def _splits_of(source: object) -> list[str]:
     return list(source) if isinstance(source, Splits) else ["train"]
 
 
@@ -156,7 +155,7 @@ def alone(path: Path) -> Iterator[Path]:
         os.close(handle)
 
 
-def _files_read(source: Any) -> list[str]:
+def _files_read(source: object) -> list[str]:
     """The record files that a source reads."""
     found: list[str] = []
     for each in origins(source):
@@ -205,7 +204,7 @@ def _hidden(pattern: str) -> Path:
     return fixed / f".{rest}{HIDDEN}"
 
 
-def file_format(format: Any, path: Path, shards: int | None) -> Format:
+def file_format(format: object, path: Path, shards: int | None) -> Format:
     """The one that the files are named after, with the options that were given."""
     name = RECORD_SUFFIXES[path.suffix.lower()]
     if isinstance(format, Sequence) and not isinstance(format, str):
