@@ -126,6 +126,15 @@ def _damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     return f"{how} at {place}", bytes(damaged)
 
 
+def _record_starts(content: bytes) -> set[int]:
+    """Return where the records of a TFRecord file begin, and its end."""
+    starts, at = set(), 0
+    while at < len(content):
+        starts.add(at)
+        at += 16 + int.from_bytes(content[at : at + 8], "little")
+    return starts | {at}
+
+
 def read_damaged(folder: str, seed: int, damages: int) -> dict[str, Any]:
     """Damage the files of a dataset one at a time.
 
@@ -157,8 +166,9 @@ def read_damaged(folder: str, seed: int, damages: int) -> dict[str, Any]:
         file = rng.choice(files)
         whole = file.read_bytes()
         how, damaged = _damage(whole, rng)
-        if damaged == whole:
-            continue
+        cut_between_records = whole.startswith(damaged) and len(damaged) in _record_starts(whole)
+        if damaged == whole or (kind == "files.tfrecord" and file.suffix == ".tfrecord" and cut_between_records):
+            continue  # without a manifest, a file that ends between two records is a whole one
         file.write_bytes(damaged)
         where = f"{kind}: {how} of {file.name}"
         try:

@@ -731,10 +731,11 @@ def test_tasks_travel(tmp_path: Path) -> None:
     from penstock.building.encode import Job
     from penstock.building.plan import Task
     from penstock.building.write import write_shard
+    from penstock.sources.adapt import as_source
 
     (tmp_path / WORK).mkdir()
     schema = Schema({"x": "int64"})
-    sources = {"train": Sometimes(set())}
+    sources = {"train": as_source(Sometimes(set()))}
     job = Job(tmp_path, sources, {"train": None}, schema, True, True, (TFRecord(),), "raise", 1 << 20)
     task = Task("train", "shard", np.arange(5), [str(n) for n in range(5)])
     job, task = pickle.loads(pickle.dumps((job, task)))  # noqa: S301  # our own

@@ -174,7 +174,7 @@ def test_nothing_recognised_lists_what_is_understood(tmp_path: Path, name: str) 
         recognise(tmp_path)
     listed = str(caught.value)
     functions = {name for name, value in vars(sources).items() if inspect.isfunction(value)}
-    for function in functions - {"check_image", "detect", "recognise", "table", "dedupe", "examples"}:
+    for function in functions - {"as_source", "check_image", "detect", "recognise", "table", "dedupe", "examples"}:
         assert function in listed
     with pytest.raises(SchemaError):
         recognise(tmp_path / name)

@@ -446,7 +446,7 @@ def test_a_view_of_a_view_is_one_view() -> None:
     source = Listing(100)
     train = split(source, train=0.5, rest=0.5)["train"]
     inner = split(train, seed=1, a=0.5, b=0.5)
-    assert inner["a"].source is source
+    assert inner["a"].source is train.source
     assert set(where(inner)) == {train.key(i) for i in range(len(train))}
     assert sorted([*inner["a"].indices, *inner["b"].indices]) == train.indices.tolist()
 
@@ -475,7 +475,7 @@ def test_views_of_a_table_are_tables() -> None:
     assert test.key(0) == "row 10"
     inner = split(test, group="name", a=0.5, b=0.5)
     assert type(inner["a"]) is TableSubset
-    assert inner["a"].source is table
+    assert inner["a"].source is test.source
     with pytest.raises(SchemaError, match=r"no column 'nme'\. Did you mean 'name'\? The columns are: x, name, at"):
         split(table, group="nme", train=1.0)
 

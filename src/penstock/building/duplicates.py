@@ -95,11 +95,11 @@ def drop_duplicates(splits: list[Split], schema: Schema, *, across: bool) -> int
         for split in group:
             if not len(split.rows):
                 raise SchemaError("expected examples, got none that do not stand in an earlier split too", split.name)
-    return sum(len(split.source) - len(split.rows) for split in splits)
+    return sum(len(split.listed) - len(split.rows) for split in splits)
 
 
 def _drop(splits: list[Split], schema: Schema) -> None:
-    spools = [_Contents(split.source, schema) for split in splits]
+    spools = [_Contents(split.source, schema) for split in splits if isinstance(split.source, Spooled)]
     owner = np.concatenate([np.full(len(split.rows), at) for at, split in enumerate(splits)])
     rows = np.concatenate([split.rows for split in splits])
     hashes = np.concatenate([spool.hashes[split.rows] for spool, split in zip(spools, splits, strict=True)])

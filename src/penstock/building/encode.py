@@ -24,17 +24,15 @@ from ..schema.example_class import IgnoreExample
 from ..schema.field import Field
 from ..schema.inference import cover
 from ..schema.schema import Schema
-from ..sources.protocol import Subset, TableSubset, is_table, takes_many
+from ..sources.adapt import ExampleList, are_plain
+from ..sources.protocol import BatchSource, RecordSource, Source, TableSource, TableSubset
 from ..storage.files import FETCHES
 from ..thread_pool import ordered_map
 from .engines.local import LostWorkerError, begin_example, describe_exit
 from .entries import BadExample
 from .listing import (
-    Inputs,
     Split,
     Stored,
-    are_plain,
-    hands_on_records,
     multiplies,
     parts_of,
     return_to,
@@ -119,16 +117,16 @@ class Encoder:
         self._fixed_bytes = sum(size for size in sizes.values() if size is not None)
         self._most = max(1, min(MOST_EXAMPLES, job.chunk_bytes // (1 + self._fixed_bytes)))
 
-    def listed(self, inputs: Inputs, rows: Array, keys: Sequence[str]) -> Iterator[tuple[Records, Sequence[str]]]:
-        """Encode examples of a listed source; yield records with their keys.
+    def listed(self, source: Source, rows: Array, keys: Sequence[str]) -> Iterator[tuple[Records, Sequence[str]]]:
+        """Encode examples of a source; yield records with their keys.
 
         Many at once where the source has columns, records or plain dicts; one by one elsewhere, and to find a bad one.
         """
-        at_once = self._at_once(inputs.source, rows)
+        at_once = self._at_once(source, rows)
         if at_once is None:
-            yield from self._one_by_one(inputs, rows, keys)
+            yield from self._one_by_one(source, rows, keys)
             return
-        step = min(FIRST_EXAMPLES, self._most, _downloads(inputs.source, self.job.chunk_bytes) or FIRST_EXAMPLES)
+        step = min(FIRST_EXAMPLES, self._most, _downloads(source, self.job.chunk_bytes) or FIRST_EXAMPLES)
 
         def cut() -> Iterator[Array]:
             first = 0
@@ -142,33 +140,34 @@ class Encoder:
             try:
                 records = encode()
             except (SchemaError, CorruptionError, StorageError):
-                yield from self._one_by_one(inputs, some, their_keys)  # to name the invalid one among them
+                yield from self._one_by_one(source, some, their_keys)  # to name the invalid one among them
             else:
                 yield records, their_keys
                 step = self.next_step(step, [records])
 
-    def _one_by_one(self, inputs: Inputs, rows: Array, keys: Sequence[str]) -> Iterator[tuple[Records, Sequence[str]]]:
+    def _one_by_one(self, source: Source, rows: Array, keys: Sequence[str]) -> Iterator[tuple[Records, Sequence[str]]]:
         """Load examples of a listed source one by one; those of a store are downloaded in parallel."""
-        threads = _downloads(inputs.source, self.job.chunk_bytes) or 1
-        with closing(ordered_map(inputs.source.__getitem__, rows.tolist(), threads)) as loads:
+        threads = _downloads(source, self.job.chunk_bytes) or 1
+        with closing(ordered_map(source.__getitem__, rows.tolist(), threads)) as loads:
             named = zip(keys, rows.tolist(), strict=True)
-            yield from self.loaded(named, partial(_next_load, loads), inputs.place)
+            yield from self.loaded(named, partial(_next_load, loads), source.place)
 
-    def _at_once(self, source: Any, rows: Array) -> Callable[[Array], Records] | None:
-        if hands_on_records(source) and source.schema == self.job.schema:
-            return lambda some: source.records(some)
-        if takes_many(source):
-            return lambda some: self._taken(source, some)
-        if isinstance(source, list) and len(rows) and are_plain([source[rows[0]]]):
+    def _at_once(self, source: Source, rows: Array) -> Callable[[Array], Records] | None:
+        if isinstance(source, RecordSource) and source.schema == self.job.schema:
+            return source.records
+        if isinstance(source, BatchSource):
+            return partial(self._taken, source)
+        if isinstance(source, ExampleList) and len(rows) and are_plain([source[rows[0]]]):
             return lambda some: self.codec.encode_examples([source[r] for r in some.tolist()], threads=1)
         return None
 
-    def _taken(self, source: Any, some: Array) -> Records:
+    def _taken(self, source: BatchSource, some: Array) -> Records:
         """Encode rows of a table: in place if its columns allow it, else after taking them out."""
         records = None
-        if is_table(source):
-            part = isinstance(source, TableSubset)
-            columns, rows = (source.source.columns, source.indices[some]) if part else (source.columns, some)
+        if isinstance(source, TableSource):
+            columns, rows = source.columns, some
+            if isinstance(source, TableSubset):
+                columns, rows = source.source.columns, source.indices[some]
             records = self.codec.encode_rows(columns, rows, threads=1)
         return self.codec.encode(source.take(some), threads=1) if records is None else records
 
@@ -279,11 +278,9 @@ class Encoder:
         self.rejected.bad.append(BadExample(self.split, key, redact(place), redact(reason), redact(trace)))
 
 
-def _downloads(source: object, room: int) -> int:
+def _downloads(source: Source, room: int) -> int:
     """Return the number of examples of a store that are downloaded at a time; 0 for local files."""
-    while isinstance(source, Subset):
-        source = source.source
-    largest = getattr(source, "largest_download", 0)
+    largest = source.largest_download
     return max(1, min(FETCHES, room // largest)) if largest else 0
 
 
@@ -302,9 +299,9 @@ def example_error(error: Exception | SystemExit, split: str, key: str, place: st
 
 def lost_example(split: Split, error: LostWorkerError) -> BuildError:
     """Return the error that names the example on which worker processes end, if it is known."""
-    if split.stream is not None or not 0 <= error.number < len(split.source):
+    if split.stream is not None or not 0 <= error.number < len(split.listed):
         return error
-    key, place = split.keys_of(np.array([error.number]))[0], Inputs(split.source).place(error.number)
+    key, place = split.keys_of(np.array([error.number]))[0], split.listed.place(error.number)
     got = f"a worker process that ended {describe_exit(error.code)}"
     said = f"expected to load an example, got {got} - in example {key!r} of {split.name}, from {place}"
     return ExampleError(said, split=split.name, key=key, place=place)

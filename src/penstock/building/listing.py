@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import chain, repeat
-from operator import contains
-from typing import Any, TypeGuard, overload
+from itertools import chain
+from typing import Any, overload
 
 import numpy as np
 
@@ -19,29 +17,29 @@ from ..errors import NoExamplesError, PenstockError, SchemaError
 from ..schema.columns import Array, Bytes, Ragged
 from ..schema.example_class import Example
 from ..schema.schema import Schema
+from ..sources.adapt import ExampleList
 from ..sources.detect import detect
-from ..sources.example_classes import Prepared, check_methods, code_of, kinds_of
+from ..sources.example_classes import check_methods, code_of
 from ..sources.files import stamp_of
 from ..sources.fingerprint import code_digest, digest
 from ..sources.image_folder import ImageFolder
 from ..sources.protocol import (
+    KEY,
+    BatchSource,
+    RecordSource,
+    Rule,
+    Source,
+    Stream,
     StreamSubset,
-    is_listed,
-    is_table,
-    key_of,
-    options_of,
+    TableSource,
+    TableSubset,
     own_key,
-    place_of,
-    stamps_of,
-    takes_many,
 )
-from ..sources.splits import Deduped, Splits
-from ..sources.table import table
+from ..sources.splits import Deduped, Splits, as_splits
 from ..storage.files import is_below
 from .engines.local import begin_example
 from .plan import Order, order_rows
 
-KEY = "__key__"
 Stored = dict[str, Any]  # the fields of an example, as they are stored
 
 
@@ -50,34 +48,42 @@ class Split:
     """A split: its source, and its examples by number in the order of their records; a stream has none yet."""
 
     name: str
-    source: Any
+    source: Source | Stream
     order: Order
     seed: int
     keys: list[str] | int = 0
     rows: Array = field(default_factory=lambda: np.empty(0, np.int64))
     known: Schema | None = None
-    stream: Stream | None = None
+    stream: StreamPass | None = None
 
     def __post_init__(self) -> None:
         if self.stream is not None:
             return
-        check_methods(self.source)
-        inputs = Inputs(self.source)
-        self.keys, self.known = inputs.keys(), inputs.schema
-        if not len(inputs):
+        source = self.listed
+        check_methods(source)
+        self.keys, self.known = len(source) if source.numbered else list(source.all_keys()), source.schema
+        if not len(source):
             raise NoExamplesError("expected examples, got none", self.name)
-        self.rows = order_rows(self.name, self.keys, order=self.order, seed=self.seed, place=inputs.place)
+        self.rows = order_rows(self.name, self.keys, order=self.order, seed=self.seed, place=source.place)
+
+    @property
+    def listed(self) -> Source:
+        """The source of a split that is no stream."""
+        if not isinstance(self.source, Source):
+            raise TypeError(f"{self.name} is a stream")
+        return self.source
 
     def fingerprint(self) -> dict[str, object]:
         """Return what distinguishes a source: keys of a listed one, bytes of a table, code of a stream's function."""
         keys = self.keys if self.stream is None else None
         found = fingerprint(self.source, keys, ordered=self.order == "source")
-        said = {"options": options_of(self.source), "code": code_of(self.source)}
+        code = code_of(self.source) if isinstance(self.source, Source) else {}
+        said = {"options": self.source.options, "code": code}
         return found | {name: value for name, value in said.items() if value}
 
     def by_file(self) -> list[Array] | None:
         """Return the examples of each file by number, if they are best read so and records have another order."""
-        return getattr(self.source, "by_file", None) if self.order != "source" else None
+        return self.listed.by_file if self.order != "source" else None
 
     def keys_of(self, rows: Array) -> Sequence[str]:
         """Return the keys of some examples."""
@@ -85,12 +91,12 @@ class Split:
         return Numbers(rows) if isinstance(keys, int) else [keys[row] for row in rows.tolist()]
 
 
-class Stream:
+class StreamPass:
     """A pass over a stream. A rule decides the split of each example; without one, all belong to the first."""
 
-    def __init__(self, names: tuple[str, ...], source: Any, rule: Any = None) -> None:
+    def __init__(self, names: tuple[str, ...], source: Stream, rule: Rule | None = None) -> None:
         self.names = names
-        self.examples = open_stream(source)
+        self.examples = iter(source)
         self.rule = rule
 
     def put_back(self, head: list[object]) -> None:
@@ -121,24 +127,27 @@ class Stream:
 
 def list_splits(source: object, order: Order, seed: int) -> list[Split]:
     """Return the splits of a source."""
-    sources = as_splits(source.source if isinstance(source, Deduped) else source)
+    given = source.source if isinstance(source, Deduped) else source
+    _check_path(given)
+    sources = as_splits(given)
     streams = open_streams(sources)
     return [Split(name, part, order, seed, stream=streams.get(name)) for name, part in sources.items()]
 
 
-def open_streams(sources: Mapping[str, Any]) -> dict[str, Stream]:
+def open_streams(sources: Mapping[str, Source | Stream]) -> dict[str, StreamPass]:
     """Return the streams among the sources of some splits. Splits of one stream share it."""
     passes: dict[tuple[int, object], list[str]] = {}
     for name, source in sources.items():
-        if not is_listed(source):
+        if isinstance(source, Stream):
             shared = (id(source.source), source.rule) if isinstance(source, StreamSubset) else (id(source), name)
             passes.setdefault(shared, []).append(name)
-    streams: dict[str, Stream] = {}
+    streams: dict[str, StreamPass] = {}
     for names in passes.values():
         source = sources[names[0]]
-        subset = isinstance(source, StreamSubset)
-        whole = Stream(tuple(names), source.source, source.rule) if subset else Stream((names[0],), source)
-        streams.update(dict.fromkeys(names, whole))
+        if isinstance(source, StreamSubset):
+            streams.update(dict.fromkeys(names, StreamPass(tuple(names), source.source, source.rule)))
+        elif isinstance(source, Stream):
+            streams[names[0]] = StreamPass((names[0],), source)
     return streams
 
 
@@ -169,113 +178,47 @@ def join_keys(parts: Sequence[Sequence[str]]) -> Sequence[str]:
     return [key for part in parts for key in part]
 
 
-def as_splits(source: object) -> dict[str, Any]:
-    """Return the sources of the splits by name; a source without splits is train."""
-    if isinstance(source, Splits):
-        return {name: _as_source(part) for name, part in source.items()}
-    return {"train": _as_source(source)}
+def _check_path(given: object) -> None:
+    """Refuse a path in the place of a source, and name the source that reads it."""
+    if isinstance(given, (str, os.PathLike)):
+        path = os.fspath(given)[:100]
+        code = f"penstock.image_folder({path!r})"
+        with suppress(PenstockError, OSError):
+            code = detect(path).code
+        raise SchemaError(f"expected a source of examples, got the path {path!r}", hint=f"Such as {code}")
 
 
-def _as_source(source: Any) -> Any:
-    if isinstance(source, (str, os.PathLike)):
-        path = os.fspath(source)[:100]
-        raise SchemaError(f"expected a source of examples, got the path {path!r}", hint=_source_of(path))
-    if isinstance(source, bytes) or inspect.isclass(source):
-        got = f"the class {source.__name__}" if inspect.isclass(source) else "bytes"
-        raise SchemaError(f"expected a source of examples, got {got}", hint="Such as image_folder(path)")
-    if isinstance(source, (Mapping, np.ndarray)) or (hasattr(source, "columns") and not is_table(source)):
-        return table(source)
-    if not (is_listed(source) or isinstance(source, Iterable) or callable(source)):
-        raise SchemaError(f"expected a source of examples, got {type(source).__name__}")
-    return source
+def made_from(source: Source, rows: Array, keys: Sequence[str]) -> bytes | None:
+    """Return what some examples are made from; None if the source cannot tell whether they have changed.
 
-
-def _source_of(path: str) -> str:
-    """Return the hint for a path in place of a source: the source that reads it."""
-    code = f"penstock.image_folder({path!r})"
-    with suppress(PenstockError, OSError):
-        code = detect(path).code
-    return f"Such as {code}"
-
-
-class Inputs:
-    """A listed source: what it says of its examples, with what it leaves unsaid filled in."""
-
-    def __init__(self, source: Any) -> None:
-        self.source = source
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    @property
-    def schema(self) -> Schema | None:
-        """Fields that the source declares."""
-        known = getattr(self.source, "schema", None)
-        if known is None and isinstance(self.source, (list, tuple)):
-            kinds = set(map(type, self.source))
-            known = getattr(kinds.pop(), "schema", None) if len(kinds) == 1 else None
-            known = known() if callable(known) else None
-        return known if isinstance(known, Schema) else None
-
-    @property
-    def are_ours(self) -> bool:
-        """True if only Penstock's code makes the examples, and none of a class, a source or a function of the user."""
-        layer = self.source
-        while layer is not None:
-            if isinstance(layer, Prepared) or kinds_of(layer):
-                return False
-            if not isinstance(layer, (list, tuple)):
-                known = type(layer).__module__.startswith("penstock.")
-                if not known or any(map(callable, getattr(layer, "__dict__", {}).values())):
-                    return False
-            layer = getattr(layer, "source", None)
-        return True
-
-    def keys(self) -> list[str] | int:
-        """Return the key of each example; or their number, if each one's number is its key."""
-        source = self.source
-        if isinstance(source, (list, tuple)):
-            numbered = are_plain(source)
-        else:
-            numbered = getattr(source, "numbered", not hasattr(source, "key"))
-        if not numbered and hands_on_records(source):
-            return list(source.keys)
-        return len(self) if numbered else [key_of(source, number) for number in range(len(self))]
-
-    def place(self, number: int) -> str:
-        """Return where an example comes from, for messages."""
-        return place_of(self.source, number)
-
-    def made_from(self, rows: Array, keys: Sequence[str]) -> bytes | None:
-        """Return what some examples are made from; None if the source cannot tell whether they have changed.
-
-        The rows of a table are not looked at one by one: it is as quick to write them.
-        """
-        if not hasattr(self.source, "stamp") or is_table(self.source):
+    The rows of a table are not looked at one by one: it is as quick to write them.
+    """
+    if isinstance(source, TableSource):
+        return None
+    said = []
+    for stamp, key in zip(source.stamps(rows.astype(np.int64)), keys, strict=True):
+        if not stamp:
             return None
-        said = []
-        for stamp, key in zip(stamps_of(self.source, rows.astype(np.int64)), keys, strict=True):
-            if not stamp:
-                return None
-            said.append(f"{len(key)}:{key}{len(stamp)}:{stamp}")
-        return "".join(said).encode("utf-8", "surrogatepass")
+        said.append(f"{len(key)}:{key}{len(stamp)}:{stamp}")
+    return "".join(said).encode("utf-8", "surrogatepass")
 
-    def multiplies(self) -> bool:
-        """Return True if an example may become several."""
-        if is_complete(self.source):
-            return False
-        if isinstance(self.source, (list, tuple)):
-            return any(map(multiplies, set(map(type, self.source))))
-        folder = working_directory()
-        for number in range(min(len(self), 8)):  # the first that can be had tells
-            begin_example(number)
-            try:
-                return multiplies(type(self.source[number]))
-            except (Exception, SystemExit):  # noqa: BLE001  # the build deals with it later
-                continue
-            finally:
-                return_to(folder)
+
+def examples_multiply(source: Source) -> bool:
+    """Return True if an example may become many."""
+    if is_complete(source):
         return False
+    if isinstance(source, ExampleList):
+        return any(map(multiplies, source.example_classes))
+    folder = working_directory()
+    for number in range(min(len(source), 8)):  # the first that can be had tells
+        begin_example(number)
+        try:
+            return multiplies(type(source[number]))
+        except (Exception, SystemExit):  # noqa: BLE001  # the build deals with it later
+            continue
+        finally:
+            return_to(folder)
+    return False
 
 
 def origins(source: Any) -> Iterator[Any]:
@@ -308,25 +251,9 @@ def multiplies(kind: type) -> bool:
     return hasattr(kind, "load") and getattr(kind, "split", Example.split) is not Example.split
 
 
-def hands_on_records(source: object) -> bool:
-    """Return True if a source has records that need not be decoded, if its schema is that of the build."""
-    return hasattr(source, "records")
-
-
-def is_complete(source: object) -> bool:
+def is_complete(source: Source) -> bool:
     """Return True if the schema of a source is complete, so that no example needs to be loaded for it."""
-    return takes_many(source) or hands_on_records(source)
-
-
-def are_plain(examples: Iterable[object]) -> TypeGuard[Sequence[Stored]]:
-    """Return True if all are dicts that can be stored as they are."""
-    examples = examples if isinstance(examples, (list, tuple)) else list(examples)
-    return set(map(type, examples)) <= {dict} and not any(map(contains, examples, repeat(KEY)))
-
-
-def open_stream(source: Any) -> Iterator[object]:
-    """Return the examples of a stream from the start; call a generator function for them."""
-    return iter(source() if callable(source) and not isinstance(source, Iterable) else source)
+    return isinstance(source, (BatchSource, RecordSource))
 
 
 def stream_key(example: object, number: int) -> str:
@@ -375,8 +302,8 @@ def fingerprint(source: Any, keys: list[str] | int | None, ordered: bool) -> dic
     else:
         hashes = hash_keys(keys, 0, "")
         found = {"examples": len(keys), "keys": digest((hashes if ordered else np.sort(hashes)).tobytes())}
-    if is_table(source):
-        columns = getattr(source, "source", source).columns
+    if isinstance(source, TableSource):
+        columns = (source.source if isinstance(source, TableSubset) else source).columns
         found["columns"] = {name: column_checksum(column) for name, column in columns.items()}
     return found
 

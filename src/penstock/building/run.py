@@ -21,7 +21,7 @@ from .engines.engine import Engine, Meter, Workers
 from .engines.local import Local, LostWorkerError, survives_fork
 from .entries import BadExample, Plan, ShardResult, SpoolResult
 from .journal import Journal
-from .listing import Inputs, Split, inputs_digest, list_splits
+from .listing import Split, inputs_digest, list_splits, made_from
 from .plan import Options, Task, cut_shards
 from .resume import Start, start_build, take_over
 from .sample import (
@@ -81,7 +81,7 @@ def _without_forks(engine: Engine, splits: list[Split]) -> Engine:
     """Return the engine; with one process if the user gave no number, and forks of this process might hang."""
     if not isinstance(engine, Local) or engine.workers or engine.processes == 1 or survives_fork():
         return engine
-    if all(split.stream is not None or Inputs(split.source).are_ours for split in splits):
+    if all(split.stream is not None or not split.listed.runs_user_code for split in splits):
         return engine
     told = "TensorFlow has run in this process, and code that uses it waits forever in a fork: one process builds"
     warn(f"{told}. Build before TensorFlow runs, or say workers=... if load() does not use it", stacklevel=4)
@@ -146,7 +146,7 @@ class _Build:
         options, workers = self.options, self.workers
         return Job(
             directory=self.target.directory,
-            sources={split.name: split.source for split in splits if split.stream is None},
+            sources={split.name: split.listed for split in splits if split.stream is None},
             known={split.name: split.known for split in splits},
             schema=choice.schema,
             declared=options.schema is not None,
@@ -233,15 +233,14 @@ class _Build:
 
     def _finished_shards(self, tasks: Sequence[Task], splits: list[Split]) -> tuple[dict[str, ShardResult], set[str]]:
         """Return the shards that are undamaged and made from what the source has now; and which wait to be moved."""
-        sources = {split.name: Inputs(split.source) for split in splits}
+        sources = {split.name: split.listed for split in splits}
         current = {}
         for task in tasks:
             shard = self.journal.shards.get(task.file)
             if shard is None or (shard.bad and self.options.retry):
                 continue
-            made_from = sources[task.split].made_from
             checked = shard.inputs and not self.options.retry
-            if not checked or shard.inputs == inputs_digest([made_from(task.rows, task.keys)]):
+            if not checked or shard.inputs == inputs_digest([made_from(sources[task.split], task.rows, task.keys)]):
                 current[task.file] = shard
         staged, in_place = self.target.undamaged(current, self.workers)
         undamaged = staged | in_place

@@ -22,17 +22,17 @@ from ..schema.columns import Array
 from ..schema.example_class import IgnoreExample
 from ..schema.inference import cover, infer, widen
 from ..schema.schema import Schema
+from ..sources.protocol import BatchSource, RecordSource, Source
 from ..sources.tar import TarSamples
 from .encode import Job, example_error, lost_example, tells, weigh
 from .engines.engine import Advance, Meter, Workers, ignore_progress
 from .engines.local import Local, LostWorkerError, WorkerTraceback, begin_example
 from .entries import Plan
 from .listing import (
-    Inputs,
     Split,
     Stored,
-    Stream,
-    hands_on_records,
+    StreamPass,
+    examples_multiply,
     is_complete,
     parts_of,
     return_to,
@@ -122,24 +122,24 @@ def sample_splits(splits: list[Split], on_error: OnError, workers: Workers) -> d
 def _sample_split(split: Split, on_error: OnError, workers: Workers) -> list[Named]:
     if split.stream is not None:
         return _sample_stream(split.stream, on_error) if split.name == split.stream.names[0] else []
-    if is_complete(split.source):
+    if is_complete(split.listed):
         return []
     # By hash, whatever the order of the records is: the same examples wherever they are in the source.
     hashed = split.order == "hash"
     rows = split.rows if hashed else order_rows(split.name, split.keys, order="hash", seed=split.seed)
-    inputs = Inputs(split.source)
+    source = split.listed
     some = ((split.keys_of(rows[at : at + 1])[0], int(rows[at])) for at in range(len(rows)))
-    local = workers.remote or inputs.are_ours
-    with closing(loaded(workers.driver, split.source, rows, in_process=local)) as coming:
+    local = workers.remote or not source.runs_user_code
+    with closing(loaded(workers.driver, source, rows, in_process=local)) as coming:
         load = partial(_next_parts, coming)
-        named = ((split.name, key, partial(inputs.place, row), load) for key, row in some)
+        named = ((split.name, key, partial(source.place, row), load) for key, row in some)
         try:
             return sample(named, on_error)
         except LostWorkerError as lost:
             raise lost_example(split, lost) from None
 
 
-def _sample_stream(stream: Stream, on_error: OnError) -> list[Named]:
+def _sample_stream(stream: StreamPass, on_error: OnError) -> list[Named]:
     """Load examples from the beginning of a stream, and put them back."""
     head: list[object] = []
 
@@ -167,18 +167,20 @@ def _next_parts(coming: Iterator[Parts | Exception]) -> Parts:
 
 def may_multiply(split: Split, workers: Workers) -> bool:
     """Return True if one example may become several."""
-    inputs = Inputs(split.source)
-    if split.stream is not None or workers.remote or inputs.are_ours:
-        return split.stream is None and inputs.multiplies()
+    if split.stream is not None:
+        return False
+    source = split.listed
+    if workers.remote or not source.runs_user_code:
+        return examples_multiply(source)
     try:
-        with closing(workers.map(_multiplies, split.source, [0], ignore_progress)) as results:
+        with closing(workers.map(_multiplies, source, [0], ignore_progress)) as results:
             return any(result for _, result in results)
     except LostWorkerError as lost:
         raise lost_example(split, lost) from None
 
 
-def _multiplies(source: Any, item: int, advance: Advance) -> bool:
-    return Inputs(source).multiplies()
+def _multiplies(source: Source, item: int, advance: Advance) -> bool:
+    return examples_multiply(source)
 
 
 def sample(examples: Iterable[Loadable], on_error: OnError) -> list[Named]:
@@ -333,7 +335,7 @@ def count_split_shards(split: Split, samples: list[Named], schema: Schema, shard
 
 def _record_bytes(split: Split, samples: list[Named], schema: Schema) -> float:
     """Estimate the bytes that a record takes in a shard."""
-    source = split.source
+    source = split.listed
     if isinstance(source, (Spooled, TarSamples)) and source.nbytes is not None:
         return float(source.nbytes / max(1, len(source)))
     records = _some_records(split, samples, Codec(schema))
@@ -341,14 +343,15 @@ def _record_bytes(split: Split, samples: list[Named], schema: Schema) -> float:
 
 
 def _some_records(split: Split, samples: list[Named], codec: Codec) -> Records:
-    source = split.source
+    source = split.listed
+
+    if not isinstance(source, (RecordSource, BatchSource)):
+        return _fitting(lambda named: codec.encode_examples([named[1]], threads=1), samples)
 
     def encoded(rows: Array) -> Records:
-        found: Records = source.records(rows) if hands_on_records(source) else codec.encode(source.take(rows))
+        found: Records = source.records(rows) if isinstance(source, RecordSource) else codec.encode(source.take(rows))
         return found
 
-    if not is_complete(source):
-        return _fitting(lambda named: codec.encode_examples([named[1]], threads=1), samples)
     rows = split.rows[:: max(1, len(split.rows) // 64)].astype(np.int64)
     try:
         return encoded(rows)

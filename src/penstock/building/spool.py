@@ -28,11 +28,13 @@ from ..schema.columns import Array
 from ..schema.field import Field
 from ..schema.inference import widen
 from ..schema.schema import Schema
+from ..sources.adapt import are_plain
+from ..sources.protocol import RecordSource
 from .encode import FIRST_EXAMPLES, DriftError, Encoder, Job, Rejected
 from .engines.engine import Advance, Meter, Workers
 from .entries import ShardResult, SpoolFile, SpoolResult
 from .journal import Journal
-from .listing import Split, Stored, Stream, are_plain, stream_key
+from .listing import Split, Stored, StreamPass, stream_key
 from .plan import Task
 from .write import undamaged_files
 
@@ -119,7 +121,7 @@ def spool_file(file: str, schema: Schema, written: Summary | ShardResult) -> Spo
     return SpoolFile(file, schema.to_json(), written.records, written.bytes, written.crc32c)
 
 
-def spool_stream(job: Job, stream: Stream, threads: int, advance: Advance) -> dict[str, SpoolResult]:
+def spool_stream(job: Job, stream: StreamPass, threads: int, advance: Advance) -> dict[str, SpoolResult]:
     """Encode a stream into files; return the result of each split."""
 
     coming: deque[tuple[Spool, list[int], list[object], Future[Records | None]]] = deque()
@@ -236,7 +238,7 @@ class Spool:
             self.writer.__exit__(kind, error, traceback)  # which leaves nothing
 
 
-class Spooled:
+class Spooled(RecordSource):
     """Files of records as one listed source, under a schema that holds what each of them holds.
 
     most_held  bytes of files that stay open between calls: a reader may hold its file in memory
@@ -275,9 +277,8 @@ class Spooled:
         at = int(self._file_of(np.array([index]))[0])
         return readers[at].example(Codec(self.files[at][1]), index - int(self._starts[at]))
 
-    @property
-    def keys(self) -> list[str]:
-        """Keys of the examples."""
+    def all_keys(self) -> list[str]:
+        """Return the keys of the examples."""
         if self._keys is None:
             keys: list[str] = []
             for reader in self.readers:
@@ -292,7 +293,7 @@ class Spooled:
 
     def key(self, index: int) -> str:
         """Return the key of an example."""
-        return self.keys[index]
+        return self.all_keys()[index]
 
     def records(self, rows: Array) -> Records:
         """Return records, as if all had been written with the one schema."""

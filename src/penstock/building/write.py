@@ -32,13 +32,12 @@ from ..records.index import checksum
 from ..records.shard import ShardWriter
 from ..records.tfrecord import TFRecordReader, TFRecordWriter
 from ..schema.columns import Array, Bytes, Ragged
-from ..sources.protocol import takes_many
 from ..thread_pool import ordered_map, thread_pool
 from .encode import Encoder, Job, Rejected
 from .engines.engine import Advance, Workers, ignore_progress
 from .engines.local import Local
 from .entries import BadExample, RecordFile, ShardResult, SpoolFile
-from .listing import Inputs, hands_on_records, inputs_digest, join_keys
+from .listing import inputs_digest, is_complete, join_keys, made_from
 from .plan import Task
 
 PIECES = 16  # pieces of work for each worker, at least: the last one is not waited for long
@@ -79,8 +78,8 @@ def shard_writer(job: Job, file: str, threads: int = 1) -> ShardWriters:
 
 def load(job: Job, task: Task, writer: ShardWriter | ShardWriters, advance: Advance, threads: int = 1) -> Loaded:
     """Load and encode the examples of a task, and write their records."""
-    inputs = Inputs(job.sources[task.split])
-    made_from = inputs.made_from(task.rows, task.keys)  # before the loading: a change while it runs is noticed
+    source = job.sources[task.split]
+    inputs = made_from(source, task.rows, task.keys)  # before the loading: a change while it runs is noticed
     rejected = Rejected()
     pictures = [leaf.name for leaf in job.schema.leaves() if leaf.kind == "image"]
     images = Codec(job.schema.select(*pictures)) if pictures else None
@@ -88,7 +87,7 @@ def load(job: Job, task: Task, writer: ShardWriter | ShardWriters, advance: Adva
     hashes = [np.empty(0, np.uint64)]
     kept: list[Sequence[str]] = []
     encoder = Encoder(job, task.split, rejected, threads)
-    for records, keys in encoder.listed(inputs, task.rows.astype(np.int64), task.keys):
+    for records, keys in encoder.listed(source, task.rows.astype(np.int64), task.keys):
         writer.write_records(records)
         if len(job.sources) > 1:
             hashes.append(hash_records(records))
@@ -97,7 +96,7 @@ def load(job: Job, task: Task, writer: ShardWriter | ShardWriters, advance: Adva
             odd = merged_images([odd, odd_images(images, records)])
         advance(len(records), records.nbytes)
     keys = join_keys(kept)
-    return Loaded(task.split, keys, np.concatenate(hashes), made_from, rejected.ignored, tuple(rejected.bad), odd)
+    return Loaded(task.split, keys, np.concatenate(hashes), inputs, rejected.ignored, tuple(rejected.bad), odd)
 
 
 def conclude(job: Job, file: str, writer: ShardWriters, parts: Sequence[Loaded]) -> ShardResult:
@@ -241,7 +240,7 @@ def write_shards(workers: Workers, job: Job, tasks: list[Task], advance: Advance
 
     Sources that the core loads by itself need no other process: their tasks run on threads.
     """
-    native = {split for split, source in job.sources.items() if hands_on_records(source) or takes_many(source)}
+    native = {split for split, source in job.sources.items() if is_complete(source)}
     yield from write_natively(workers.driver, job, [task for task in tasks if task.split in native], advance)
     yield from write_in_pieces(workers.driver, job, [task for task in tasks if task.split not in native], advance)
 

@@ -32,7 +32,7 @@ from ..schema.field import Field
 from ..schema.schema import Schema
 from ..sources.files import read_text, stamp_of, within
 from ..sources.netcdf import open_netcdf, plain, read_seconds, read_variable, seconds_of
-from ..sources.protocol import column_of, view
+from ..sources.protocol import Source, read_column, view
 from ..sources.tfds_builder import GeneratedSplits
 from ..storage.files import checked_path, join_path, list_folder
 from ..storage.store import is_url
@@ -132,7 +132,7 @@ class Recording:
 
 
 @dataclass(frozen=True)
-class Recordings:
+class Recordings(Source):
     """The files of a catalog: a source. Its columns are those of the catalog."""
 
     root: str
@@ -331,6 +331,6 @@ def shared_events(splits: Mapping[str, Any], column: str = "event_id") -> dict[s
     """Events that stand in more than one split, each with its splits: what a model would know beforehand."""
     seen: dict[str, list[str]] = {}
     for name, part in splits.items():
-        for event in dict.fromkeys(map(str, column_of(part, column))):
+        for event in dict.fromkeys(map(str, read_column(part, column))):
             seen.setdefault(event, []).append(name)
     return {event: tuple(names) for event, names in seen.items() if len(names) > 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .adapt import as_source
 from .catalog import csv, json, jsonl
 from .classification import image_classification, text_classification
 from .coco import coco
@@ -9,7 +10,7 @@ from .detect import detect, recognise
 from .example_classes import examples
 from .image_folder import image_folder
 from .images import check_image
-from .protocol import Listed
+from .protocol import BatchSource, RecordSource, Source, Stream
 from .record_files import array_records, tfrecords
 from .splits import dedupe
 from .table import Table, parquet, table
@@ -17,9 +18,13 @@ from .tar import tar
 from .voc import voc_detection, voc_segmentation
 
 __all__ = [
-    "Listed",
+    "BatchSource",
+    "RecordSource",
+    "Source",
+    "Stream",
     "Table",
     "array_records",
+    "as_source",
     "check_image",
     "coco",
     "csv",

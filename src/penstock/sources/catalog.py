@@ -16,8 +16,8 @@ from ..storage.files import bring_all, checked_path, local_copies, named_by_url,
 from ..storage.paths import PathLike, Paths, files_named, has_suffix
 from .csv_columns import cast, read_columns
 from .files import encoding_of, not_text, read_text
-from .protocol import Listed, position, view
-from .rows import Load, Loading, check_columns, image_columns, split_rows
+from .protocol import Source, position, view
+from .rows import Load, Loading, check_columns, image_columns, load_files, split_rows
 from .splits import Splits
 from .table import Origin, Table
 
@@ -74,7 +74,7 @@ def csv(
         rows.schema = Schema({**rows.schema, LABEL: field})
     source: Table | Loading = rows
     if images or load is not None:
-        source = Loading(rows, images, Folders(origin) if root is None else checked_path(root), load)
+        source = load_files(rows, images, Folders(origin) if root is None else checked_path(root), load)
     return source if split is None else _by_split(source, columns[split].to_list(), files[0])
 
 
@@ -87,7 +87,7 @@ def jsonl(
     split: str | None = None,
     key: Keys = None,
     root: PathLike | None = None,
-) -> Listed | Splits:
+) -> Source | Splits:
     """The objects of JSON lines files. Only the places of lines are kept; a line is parsed when it is loaded.
 
     The options are those of `csv`. With `image`, `split` or `key` every line is parsed once while listing.
@@ -105,7 +105,7 @@ def json(
     split: str | None = None,
     key: Keys = None,
     root: PathLike | None = None,
-) -> Listed | Splits:
+) -> Source | Splits:
     """The objects of JSON files: a list of objects, or an object of objects whose names are their keys.
 
     The options are those of `csv`.
@@ -114,10 +114,8 @@ def json(
     return _catalog(Objects(files), files, image, label, load, split, key, root)
 
 
-class Lines:
+class Lines(Source):
     """The lines of JSON lines files that hold something."""
-
-    schema: Schema | None = None
 
     def __init__(self, files: Sequence[str]) -> None:
         self._copies = local_copies(files)
@@ -160,10 +158,8 @@ class Lines:
         return self.origin.stamp(position(index, len(self)))
 
 
-class Objects:
+class Objects(Source):
     """The objects of JSON files, in memory."""
-
-    schema: Schema | None = None
 
     def __init__(self, files: Sequence[str]) -> None:
         self.items: list[dict[str, Any]] = []
@@ -202,10 +198,10 @@ class Objects:
         return self.origin.stamp(position(index, len(self)))
 
 
-class Keyed:
+class Keyed(Source):
     """Rows of a catalog under keys that were taken from them, without the columns that they were listed for."""
 
-    def __init__(self, rows: Listed, keys: list[str] | None, without: str | None, labels: Labels | None = None) -> None:
+    def __init__(self, rows: Source, keys: list[str] | None, without: str | None, labels: Labels | None = None) -> None:
         self.rows = rows
         self.keys = keys
         self.without = without
@@ -303,10 +299,10 @@ def _catalog(
     split: str | None,
     key: Keys,
     root: PathLike | None,
-) -> Listed | Splits:
+) -> Source | Splits:
     images = image_columns(image)
     keys = _keys(key, images if not isinstance(rows, Objects) or rows.names is None else {})
-    source: Listed = rows
+    source: Source = rows
     splits = None
     if keys or split is not None or label is not None:
         names, splits, labels = _listed_values(rows, keys, split, label)
@@ -314,18 +310,18 @@ def _catalog(
         source = Keyed(rows, names if keys else None, None if split in keys else split, known)
     if images or load is not None:
         folder = Folders(rows.origin) if root is None else checked_path(root)
-        source = Loading(source, images, folder, load)
+        source = load_files(source, images, folder, load)
     if split is None or splits is None:
         return source
     return _by_split(source, splits, files[0])
 
 
-def _by_split(source: Listed, names: Sequence[Any], where: str) -> Splits:
+def _by_split(source: Source, names: Sequence[Any], where: str) -> Splits:
     return Splits({name: view(source, rows) for name, rows in split_rows(names, where).items()})
 
 
 def _listed_values(
-    rows: Listed, keys: Sequence[str], split: str | None, label: str | None
+    rows: Source, keys: Sequence[str], split: str | None, label: str | None
 ) -> tuple[list[str], list[Any], list[Any]]:
     """The keys, the splits and the labels that all rows name."""
     names: list[str] = []

@@ -18,7 +18,7 @@ from ..storage.store import is_url, split_url
 from .catalog import read_objects
 from .csv_columns import read_columns
 from .files import IMAGE_SUFFIXES, suffixes
-from .rows import Examples, Loading
+from .rows import Examples, Loading, load_files
 from .splits import Splits
 
 LONGEST = 1 << 16  # characters of one literal
@@ -73,7 +73,7 @@ def keyed(pairs: Iterable[tuple[Any, Mapping[str, Any]]], where: str, *, images:
     if len(images_at) > 1:
         raise SchemaError(f"expected images of one store, got some of {' and of '.join(sorted(images_at))}", where)
     root = next(iter(images_at), os.sep)
-    return Loading(Examples(examples, keys, places, infer(examples)), {name: name for name in files}, root)
+    return load_files(Examples(examples, keys, places, infer(examples)), {name: name for name in files}, root)
 
 
 def image_classification(
@@ -131,7 +131,7 @@ def labelled_images(path: str, folder: str, split: str, ends: tuple[str, ...]) -
     ]
     schema = infer([{name: row[name] for name in fields} for row in rows]) if rows and fields else None
     known = {str(copy): copy.remote.tag for copy in copies if copy.remote is not None}
-    return Loading(Examples(rows, keys, places, schema, known), {"image": "filename"}, folder)
+    return load_files(Examples(rows, keys, places, schema, known), {"image": "filename"}, folder)
 
 
 def _values(name: str, cells: list[str], places: list[str]) -> list[Any]:

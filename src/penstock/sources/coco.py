@@ -20,10 +20,10 @@ from ..storage.store import is_url
 from .catalog import parse_json
 from .files import head_of, largest_of, read_text, stamps_of_files, within
 from .images import check_image, relative_box
-from .protocol import position
+from .protocol import Source, position
 
 
-class Coco:
+class Coco(Source):
     """Images with the objects on them. Objects lie in arrays, those of an image next to each other."""
 
     def __init__(self, root: str, annotations: str, data: Mapping[str, Any], known: Mapping[str, str]) -> None:

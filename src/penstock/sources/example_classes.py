@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
@@ -13,8 +13,9 @@ from typing import Any
 from ..errors import SchemaError, check_known, name_known
 from ..schema.example_class import Example
 from ..schema.schema import Schema
+from .adapt import as_source
 from .fingerprint import code_digest, described
-from .protocol import Subset, is_listed, key_of, own_key, place_of
+from .protocol import Source, Stream, Subset, own_key
 
 METHODS = ("load", "split")
 _Parameter = inspect.Parameter
@@ -36,11 +37,10 @@ def examples(
     from others, as its keys do.
     """
     options = Options(_named(load, "load"), _named(split, "split"))
-    if is_listed(source):
-        return Prepared(source, options)
-    if isinstance(source, (str, bytes, Mapping)) or not (isinstance(source, Iterable) or callable(source)):
+    if isinstance(source, (str, bytes, Mapping)) or not (isinstance(source, (Iterable, Sized)) or callable(source)):
         raise SchemaError(f"expected examples, got {type(source).__name__}", hint="Give a list of them")
-    return PreparedStream(source, options)
+    adapted = as_source(source)
+    return PreparedStream(adapted, options) if isinstance(adapted, Stream) else Prepared(adapted, options)
 
 
 @dataclass(frozen=True)
@@ -126,30 +126,20 @@ def _is_inherited(kind: type, method: str, base: type) -> bool:
     return inspect.getattr_static(kind, method) is inspect.getattr_static(base, method, None)
 
 
-def kinds_of(source: Any) -> set[type]:
-    """The classes of a listed source's examples that load themselves, as far as they are known without loading."""
-    while isinstance(source, Subset):
-        source = source.source
-    if isinstance(source, Prepared):
-        return source.kinds
-    kinds = set(map(type, source)) if isinstance(source, (list, tuple)) else set()
-    return {kind for kind in kinds if hasattr(kind, "load")}
-
-
-def check_methods(source: Any) -> None:
-    """That the examples of a listed source get the options that their methods need, and no others."""
+def check_methods(source: Source) -> None:
+    """Check that examples which load themselves get the options that their methods need, and no others."""
     while isinstance(source, Subset):
         source = source.source
     given = source.given if isinstance(source, Prepared) else Options({}, {})
-    for kind in kinds_of(source):
+    for kind in source.example_classes:
         given.check(kind)
 
 
-def code_of(source: Any) -> dict[str, str]:
-    """What tells the methods of a listed source's examples from those that they had before."""
+def code_of(source: Source) -> dict[str, str]:
+    """Return what distinguishes the methods of a source's examples from those that they had before."""
     return {
         f"{kind.__qualname__}.{method}": code_digest(getattr(kind, method))
-        for kind in kinds_of(source)
+        for kind in source.example_classes
         for method in METHODS
         if hasattr(kind, method)
     }
@@ -207,16 +197,17 @@ def _ready(example: Any, options: Options) -> Any:
     return (ReadyToSplit if splits else Ready)(example, options)
 
 
-class Prepared:
+class Prepared(Source):
     """A listed source of examples whose methods have their options."""
 
-    def __init__(self, source: Any, options: Options) -> None:
+    def __init__(self, source: Source, options: Options) -> None:
         self.source = source
         self.given = options
-        self.kinds = kinds_of(source)
-        if not self.kinds and len(source):
+        self._classes = source.example_classes
+        if not self._classes and len(source):
             with suppress(Exception):  # an example that cannot be had is the build's to deal with
-                self.kinds = {type(source[0])}
+                self._classes = {type(source[0])}
+        self.schema = source.schema or self._class_schema()
         check_methods(self)
 
     def __len__(self) -> int:
@@ -233,39 +224,45 @@ class Prepared:
         """What the methods get, plain."""
         return self.given.to_json()
 
-    @property
-    def schema(self) -> Schema | None:
-        """The source's, or that of the one class that all examples have."""
-        schema = getattr(self.source, "schema", None)
-        if schema is None and len(self.kinds) == 1:
-            schema = getattr(next(iter(self.kinds)), "schema", None)
-        schema = schema() if callable(schema) else schema
+    def _class_schema(self) -> Schema | None:
+        """Return the schema of the one class that all examples have."""
+        declared = getattr(next(iter(self._classes)), "schema", None) if len(self._classes) == 1 else None
+        schema = declared() if callable(declared) else declared
         return schema if isinstance(schema, Schema) else None
 
+    @property
+    def runs_user_code(self) -> bool:
+        """That of the examples."""
+        return True
+
+    @property
+    def example_classes(self) -> set[type]:
+        """The classes of the examples."""
+        return self._classes
+
     def key(self, index: int) -> str:
-        """The key that the example has in the source."""
-        return key_of(self.source, index)
+        """Return the key that the example has in the source."""
+        return self.source.key(index)
 
     def place(self, index: int) -> str:
-        """Where the example comes from."""
-        return place_of(self.source, index)
+        """Return where the example comes from."""
+        return self.source.place(index)
 
     def stamp(self, index: int) -> str:
-        """Changes when the example's content does; empty when unknown."""
-        return str(self.source.stamp(index)) if hasattr(self.source, "stamp") else ""
+        """Return the source's."""
+        return self.source.stamp(index)
 
 
-class PreparedStream:
+class PreparedStream(Stream):
     """A stream of examples whose methods have their options."""
 
-    def __init__(self, source: Any, options: Options) -> None:
+    def __init__(self, source: Stream, options: Options) -> None:
         self.source = source
         self.given = options
 
     def __iter__(self) -> Iterator[Any]:
         kinds: set[type] = set()
-        items = self.source() if callable(self.source) and not isinstance(self.source, Iterable) else self.source
-        for example in items:
+        for example in self.source:
             if type(example) not in kinds and hasattr(example, "load"):
                 self.given.check(type(example))
                 kinds.add(type(example))
@@ -273,6 +270,11 @@ class PreparedStream:
 
     def __repr__(self) -> str:
         return f"PreparedStream({_shown(self.given)})"
+
+    @property
+    def restarts(self) -> bool:
+        """The source's."""
+        return self.source.restarts
 
     @property
     def options(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ..storage.paths import PathLike, expand, has_suffix, is_directory, is_glob
 from ..storage.store import is_url, split_url
 from .files import IMAGE_SUFFIXES, NO_STAMPS, largest_of, stamps_of_files
 from .images import check_image
-from .protocol import position
+from .protocol import BatchSource, position
 from .splits import Splits
 
 FILE_NAME = "file_name"  # the field of images without labels
@@ -31,13 +31,15 @@ _EXPECTED = "expected root/class/*.jpg or root/split/class/*.jpg"
 _Folders = dict[str, list[str]]  # a folder's path below the root -> the images in it
 
 
-class ImageFolder:
+class ImageFolder(BatchSource):
     """Images with the label that their folder names, or, without labels, with their file names.
 
     Only names are read until an example is loaded.
     known             stamps of images in a store, by URL
     largest_download  bytes of the largest of them; 0 on a local disk
     """
+
+    schema: Schema
 
     def __init__(
         self,

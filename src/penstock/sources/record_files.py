@@ -20,13 +20,13 @@ from ..schema.schema import Schema
 from ..storage.files import bring_all, fit_cache, local_copies, named_by_url
 from ..storage.paths import Paths
 from .files import short_names, stamp_of
-from .protocol import position
+from .protocol import RecordSource, position
 from .splits import Splits
 
 _OPEN_FILES = 16  # that are kept open
 
 
-class RecordFiles:
+class RecordFiles(RecordSource):
     """The records of some files, one after the other. `source[i]` decodes one, `records` gives them as they are.
 
     opens  what reads a file
@@ -70,7 +70,7 @@ class RecordFiles:
         with named_by_url([self.copies[at]]):
             return self._reader(at).example(self._codec, record)
 
-    def records(self, indices: Sequence[int]) -> Records:
+    def records(self, indices: Sequence[int] | Array) -> Records:
         """These records, their checksums checked: as they are, but a SequenceExample becomes a tf.Example."""
         numbers = np.asarray(indices, dtype=np.int64)
         if numbers.size and (int(numbers.min()) < 0 or int(numbers.max()) >= len(self)):
@@ -102,9 +102,8 @@ class RecordFiles:
         at, record = self._find(index)
         return f"{self.names[at]}:{record}"
 
-    @property
-    def keys(self) -> list[str]:
-        """Those of all records."""
+    def all_keys(self) -> list[str]:
+        """Return the keys of all records."""
         if self._keys is not None:
             return list(self._keys)
         counts = np.diff(self.starts).tolist()

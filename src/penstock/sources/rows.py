@@ -1,8 +1,4 @@
-"""What a listed source is; one of examples in memory; and two adapters: a function of each, files loaded into rows.
-
-A listed source knows its examples by number without loading them. Nothing has to inherit from `Listed`: whatever has
-a length and an index is listed, and the rest of the protocol is optional.
-"""
+"""Sources over rows: examples in memory, a function of each example, and rows with files loaded into them."""
 
 from __future__ import annotations
 
@@ -25,13 +21,13 @@ from ..storage.store import is_url
 from .files import IMAGE_SUFFIXES, NO_STAMPS, largest_of, stamp_of, stamps_of_files, within
 from .fingerprint import described
 from .images import check_image
-from .protocol import Listed, key_of, options_of, place_of, position, stamps_of, takes_many
+from .protocol import BatchSource, Columns, Source, TableSource, position
 
 MOST_FOLDERS = 64  # of images that are listed one by one; where there are more, all that lies below the root is
 Load = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 
-class Examples:
+class Examples(Source):
     """Examples that are in memory as a whole, each with its key and the file that it comes from.
 
     known  stamps of files in a store, by URL
@@ -78,7 +74,7 @@ class Examples:
         return stamp_of(place.rpartition("[" if place.endswith("]") else ":")[0], self._known)
 
 
-class Mapped:
+class Mapped(Source):
     """A listed source whose examples go through a function; all else that is known of them stays.
 
     schema    what the function returns, where that is known
@@ -86,12 +82,12 @@ class Mapped:
     """
 
     def __init__(
-        self, source: Any, function: Callable[[Any], Any], schema: Schema | None = None, *, numbered: bool = False
+        self, source: Source, function: Callable[[Any], Any], schema: Schema | None = None, *, numbered: bool = False
     ) -> None:
         self.source = source
         self.function = function
         self.schema = schema
-        self.numbered = numbered
+        self._numbered = numbered
 
     def __len__(self) -> int:
         return len(self.source)
@@ -106,29 +102,38 @@ class Mapped:
     @property
     def options(self) -> dict[str, Any]:
         """What tells the function from another one."""
-        return {**options_of(self.source), "function": described(self.function, "map")}
+        return {**self.source.options, "function": described(self.function, "map")}
+
+    @property
+    def numbered(self) -> bool:
+        """Whether keys are the numbers of examples."""
+        return self._numbered
 
     @property
     def by_file(self) -> list[Array] | None:
         """How they are best read."""
-        by_file: list[Array] | None = getattr(self.source, "by_file", None)
-        return by_file
+        return self.source.by_file
+
+    @property
+    def runs_user_code(self) -> bool:
+        """The function's."""
+        return True
 
     def key(self, index: int) -> str:
         """The source's, or the number."""
-        return str(position(index, len(self))) if self.numbered else key_of(self.source, index)
+        return str(position(index, len(self))) if self._numbered else self.source.key(index)
 
     def place(self, index: int) -> str:
         """The source's."""
-        return place_of(self.source, index)
+        return self.source.place(index)
 
     def stamp(self, index: int) -> str:
         """The source's."""
-        return str(self.source.stamp(index))
+        return self.source.stamp(index)
 
-    def stamps(self, indices: Array) -> list[str]:
+    def stamps(self, indices: Array) -> Sequence[str]:
         """Those of some examples."""
-        return list(stamps_of(self.source, indices))
+        return self.source.stamps(indices)
 
 
 class RowFolders(Protocol):
@@ -139,7 +144,7 @@ class RowFolders(Protocol):
     def __call__(self, index: int, /) -> str: ...
 
 
-class Loading:
+class Loading(Source):
     """The rows of a listed source with files loaded into them.
 
     images  field -> column: the column's path is replaced by the bytes of that image, as they are
@@ -148,7 +153,7 @@ class Loading:
     """
 
     def __init__(
-        self, rows: Listed, images: Mapping[str, str], root: str | RowFolders, load: Load | None = None
+        self, rows: Source, images: Mapping[str, str], root: str | RowFolders, load: Load | None = None
     ) -> None:
         self.rows = rows
         self.images = dict(images)
@@ -185,7 +190,7 @@ class Loading:
 
     def _remote_paths(self) -> Iterator[str]:
         for column in self.images.values():
-            known = getattr(self.rows, "columns", {}).get(column)
+            known = self._columns.get(column)
             for index in range(len(self)):
                 row = self.rows[index] if known is None else {column: known[index]}
                 with suppress(SchemaError):  # the build deals with a row without a path
@@ -216,26 +221,10 @@ class Loading:
             raise SchemaError(f"expected a dict from load(), got {type(result).__name__}", self.place(index))
         return result
 
-    @property
-    def take(self) -> Callable[[Array], dict[str, Any]] | None:
-        """Loads many at once, where the rows are those of a table and nothing else is done with them."""
-        return self._take if self.load is None and takes_many(self.rows) else None
-
-    def _take(self, indices: Array) -> dict[str, Any]:
-        columns = self.rows.take(indices)  # type: ignore[attr-defined]
-        loaded: dict[str, Any] = {}
-        for field, column in self.images.items():
-            names = zip(indices.tolist(), columns[column], strict=True)
-            paths = [self._path(index, {column: name}, column) for index, name in names]
-            loaded[field] = _downloaded(paths) if any(map(is_url, paths)) else ImageFiles(paths)
-        gone = set(self.images.values())
-        return {**loaded, **{name: values for name, values in columns.items() if name not in gone}}
-
     def names(self, column: str) -> Iterator[Any]:
         """The path that each row names in a column of images."""
-        columns = getattr(self.rows, "columns", {})
-        if column in columns:
-            return iter(columns[column].to_list())
+        if column in self._columns:
+            return iter(self._columns[column].to_list())
         return (self.rows[index].get(column) for index in range(len(self)))
 
     @property
@@ -247,8 +236,16 @@ class Loading:
         """The values of a column of the rows, None where they would have to be loaded."""
         if name in self.images or self.load is not None:
             return None
-        columns = getattr(self.rows, "columns", {})
-        return columns.get(name)
+        return self._columns.get(name)
+
+    @property
+    def _columns(self) -> Mapping[str, Any]:
+        return self.rows.columns if isinstance(self.rows, TableSource) else {}
+
+    @property
+    def runs_user_code(self) -> bool:
+        """That of `load`."""
+        return self.load is not None
 
     def key(self, index: int) -> str:
         """The row's own key."""
@@ -295,6 +292,29 @@ class Loading:
             images = [name for name in names if has_suffix(name, IMAGE_SUFFIXES)]
             self._stems[folder] = {os.path.splitext(name)[0]: name for name in reversed(images)}
         return os.path.join(folder, self._stems[folder].get(stem, stem))
+
+
+class LoadingBatches(Loading, BatchSource):
+    """The rows of a table with images loaded into them, many at once."""
+
+    rows: TableSource
+
+    def take(self, indices: Array) -> Columns:
+        """Load some examples as columns."""
+        columns = self.rows.take(indices)
+        loaded: Columns = {}
+        for field, column in self.images.items():
+            names = zip(indices.tolist(), columns[column], strict=True)
+            paths = [self._path(index, {column: name}, column) for index, name in names]
+            loaded[field] = _downloaded(paths) if any(map(is_url, paths)) else ImageFiles(paths)
+        gone = set(self.images.values())
+        return {**loaded, **{name: values for name, values in columns.items() if name not in gone}}
+
+
+def load_files(rows: Source, images: Mapping[str, str], root: str | RowFolders, load: Load | None = None) -> Loading:
+    """Return rows with files loaded into them: many at once if they are those of a table and nothing else is done."""
+    many = load is None and isinstance(rows, TableSource)
+    return (LoadingBatches if many else Loading)(rows, images, root, load)
 
 
 def _downloaded(paths: Sequence[str]) -> Bytes:

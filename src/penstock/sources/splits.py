@@ -20,7 +20,7 @@ import math
 import re
 import reprlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from typing import Any
@@ -29,19 +29,9 @@ import numpy as np
 
 from ..errors import SchemaError, name_known
 from ..schema.columns import Array
-from .protocol import (
-    RESTART,
-    StreamSubset,
-    Subset,
-    column_of,
-    is_listed,
-    is_table,
-    keyed,
-    keys_of,
-    place_of,
-    value_of,
-    view,
-)
+from .adapt import as_source, is_column
+from .protocol import RESTART, Source, Stream, StreamSubset, Subset, keyed_examples, read_column, value_of, view
+from .table import table
 
 _NAME = re.compile(r"[\w-]+")
 _PERSON = b"penstock split"
@@ -57,9 +47,7 @@ class Splits(Mapping[str, Any]):
             raise SchemaError(f"expected a source for each split, got {reprlib.repr(sources)}", hint="train=source")
         for name, source in sources.items():
             _check_name(name)
-            if isinstance(source, (str, bytes, Splits)) or not (
-                isinstance(source, Iterable) or is_listed(source) or callable(source)
-            ):
+            if not _may_be_source(source):
                 raise SchemaError(f"expected a source of examples, got {type(source).__name__}", name)
         self._sources = dict(sources)
 
@@ -76,7 +64,7 @@ class Splits(Mapping[str, Any]):
         return len(self._sources)
 
     def __repr__(self) -> str:
-        sizes = (f"{name}: {len(s) if is_listed(s) else '?'}" for name, s in self._sources.items())
+        sizes = (f"{name}: {len(s) if isinstance(s, Sized) else '?'}" for name, s in self._sources.items())
         return f"Splits({', '.join(sizes)})"
 
     def leave_out(self, name: str) -> Splits:
@@ -116,18 +104,18 @@ def split(
     """
     if isinstance(source, Splits):
         raise SchemaError(f"expected a source without splits, got {source!r}", hint="Split one of them: source[name]")
-    source = _table_of(source)
     _check_choice(ratios, group=group, stratify=stratify, cut=cut, by=by, folds=folds)
     if folds is not None:
         ratios = dict.fromkeys(_fold_names(folds), 1 / folds)
     kind, names, bounds = _shares(ratios) if ratios else _cuts(cut) if cut is not None else ("name", (), ())
     rule = Rule(kind, names, bounds, _checked_seed(seed), group or by)
-    if not is_listed(source):
+    source = as_source(source)
+    if isinstance(source, Stream):
         return _split_stream(source, rule, stratify)
     if not len(source):
         raise SchemaError("expected examples to split, got none")
     if stratify is not None:
-        numbers = _stratified(source, rule, column_of(source, stratify), list(ratios.values()))
+        numbers = _stratified(source, rule, read_column(source, stratify), list(ratios.values()))
     else:
         names, numbers = _assigned(source, rule)
     counts = np.bincount(numbers, minlength=len(names))
@@ -179,9 +167,9 @@ class Rule:
         return int.from_bytes(digest, "little")
 
 
-def _assigned(source: Any, rule: Rule) -> tuple[tuple[str, ...], Array]:
+def _assigned(source: Source, rule: Rule) -> tuple[tuple[str, ...], Array]:
     """The splits' names, and the number of each example's split."""
-    values = column_of(source, rule.column) if rule.column else keys_of(source)
+    values = read_column(source, rule.column) if rule.column else source.all_keys()
     known: dict[Any, str] = {}
     found: list[str] = []
     for index, value in enumerate(values):
@@ -190,7 +178,7 @@ def _assigned(source: Any, rule: Rule) -> tuple[tuple[str, ...], Array]:
             try:
                 name = rule.name_of(value)
             except SchemaError:
-                rule.name_of(value, place_of(source, index))  # again, to say where
+                rule.name_of(value, source.place(index))  # again, to say where
                 raise
             if rule.column and isinstance(value, (str, bytes, int)):  # values repeat, keys do not
                 known[type(value), value] = name
@@ -204,15 +192,15 @@ def _train_first(name: str) -> tuple[bool, str]:
     return name != "train", name
 
 
-def _stratified(source: Any, rule: Rule, labels: Sequence[Any], ratios: list[float]) -> Array:
+def _stratified(source: Source, rule: Rule, labels: Sequence[Any], ratios: list[float]) -> Array:
     """Each label's examples, sorted by their hash, are dealt out by counts."""
     strata: dict[bytes | None, list[tuple[int, bytes, int]]] = {}
-    for index, (key, label) in enumerate(zip(keys_of(source), labels, strict=True)):
+    for index, (key, label) in enumerate(zip(source.all_keys(), labels, strict=True)):
         data = key.encode("utf-8", "surrogatepass")
         try:
             stratum = _text(label)
         except SchemaError:
-            _text(label, place_of(source, index))
+            _text(label, source.place(index))
             raise
         strata.setdefault(stratum, []).append((rule.hash(data), data, index))
     numbers = np.empty(len(labels), dtype=np.int64)
@@ -233,27 +221,41 @@ def _counts(total: int, ratios: list[float], ties: list[int]) -> list[int]:
     return counts
 
 
-def _table_of(source: Any) -> Any:
-    """The source, as a table where it is columns: a dict of arrays, or a table of pandas or Arrow."""
-    if isinstance(source, (Mapping, np.ndarray)) or (hasattr(source, "columns") and not is_table(source)):
-        from .table import table  # it stands beside: sources find splits themselves
-
-        return table(source)
-    return source
-
-
-def _split_stream(source: Any, rule: Rule, stratify: str | None) -> Splits:
-    if isinstance(source, (str, bytes)) or not (isinstance(source, Iterable) or callable(source)):
-        raise SchemaError(f"expected a source of examples, got {type(source).__name__}")
+def _split_stream(source: Stream, rule: Rule, stratify: str | None) -> Splits:
     if stratify is not None:
         hint = "Split by ratios or by group, or list the examples first"
         raise SchemaError("stratify counts examples, and a stream has no length", hint=hint)
     names = rule.names
     if not names:  # the column names them: a pass to find them
-        if isinstance(source, Iterator):
+        if not source.restarts:
             raise SchemaError("expected a stream that can start again, got one that runs once", hint=RESTART)
-        names = tuple(sorted({rule(key, item, key) for key, item in keyed(source)}, key=_train_first))
-    return Splits({name: StreamSubset(source, rule, name) for name in names})
+        names = tuple(sorted({rule(key, item, key) for key, item in keyed_examples(source)}, key=_train_first))
+    return Splits({name: StreamSubset(source, rule, name, rule.to_json()) for name in names})
+
+
+def as_splits(given: Any) -> dict[str, Source | Stream]:
+    """Return the sources of all splits by name. A source without splits is train.
+
+    A dict of sources or of lists of examples is splits, a dict of columns is a table.
+    """
+    if isinstance(given, Splits):
+        return {name: as_source(part) for name, part in given.items()}
+    if not isinstance(given, Mapping):
+        return {"train": as_source(given)}
+    columns = {name: is_column(value) for name, value in given.items()}
+    if all(columns.values()):
+        return {"train": table(given)}
+    if any(columns.values()):
+        kinds = ", ".join(f"{name!r} is a {'column' if columns[name] else 'source'}" for name in given)
+        hint = "Write splits(train=..., test=...) for splits, table({...}) for columns"
+        raise SchemaError(f"expected a dict of columns or a dict of splits, got both: {kinds}", hint=hint)
+    return {name: as_source(part) for name, part in Splits(given).items()}
+
+
+def _may_be_source(given: Any) -> bool:
+    if isinstance(given, (str, bytes, Splits)):
+        return False
+    return isinstance(given, (Source, Stream, Iterable, Sized)) or callable(given)
 
 
 # Options

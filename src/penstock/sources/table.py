@@ -19,7 +19,7 @@ from ..schema.schema import Schema
 from ..storage.files import LocalCopy, bring_all, local_copies, named_by_url
 from ..storage.paths import Paths, files_named
 from .files import short_names, stamp_of
-from .protocol import position
+from .protocol import Columns, TableSource, position
 
 
 class Origin:
@@ -56,7 +56,7 @@ class Origin:
         return stamp_of(self.files[self.file(row)[0]], self._known)
 
 
-class Table:
+class Table(TableSource):
     """Columns of equal length, an example in each row.
 
     columns  name -> ndarray, masked array, Ragged, Bytes or list
@@ -95,7 +95,7 @@ class Table:
         index = position(index, len(self))
         return {name: cell(column, index) for name, column in self.columns.items()}
 
-    def take(self, indices: Any) -> dict[str, Any]:
+    def take(self, indices: Any) -> Columns:
         """These rows, as columns."""
         numbers = np.asarray(indices, dtype=np.int64)
         if numbers.size and (int(numbers.min()) < 0 or int(numbers.max()) >= len(self)):

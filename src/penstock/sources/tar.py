@@ -33,7 +33,7 @@ from ..storage.paths import Paths, files_named, path_list
 from ..thread_pool import thread_pool
 from .files import short_names, stamp_of
 from .fingerprint import described
-from .protocol import position
+from .protocol import RecordSource, position
 from .rows import Mapped
 from .splits import Splits
 
@@ -48,7 +48,7 @@ class Caller(Protocol):
         """Run it."""
 
 
-class TarSamples:
+class TarSamples(RecordSource):
     """The samples of some tar files. `source[i]` decodes one, `records` gives them as records; nothing is unpacked.
 
     inflated  bytes that compressed ones among them have in all
@@ -123,9 +123,8 @@ class TarSamples:
         number = position(index, len(self))
         return f"{self.names[self._file_of(number)]}/{self._keys[number]}"
 
-    @property
-    def keys(self) -> list[str]:
-        """Those of all samples."""
+    def all_keys(self) -> list[str]:
+        """Return the keys of all samples."""
         counts = np.diff(self.starts).tolist()
         names = chain.from_iterable([name] * count for name, count in zip(self.names, counts, strict=True))
         return [f"{name}/{key}" for name, key in zip(names, self._keys, strict=True)]

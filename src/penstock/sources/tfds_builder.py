@@ -16,6 +16,7 @@ from ..dataset.tfds import read_features
 from ..errors import SchemaError
 from ..schema.schema import Schema
 from .fingerprint import code_digest
+from .protocol import Stream
 from .splits import Splits
 
 # What a build says of a dataset by itself, and in other words.
@@ -119,7 +120,7 @@ def _is_beam(generator: Any) -> bool:
     return any(kind.__module__.startswith("apache_beam") for kind in type(generator).__mro__)
 
 
-class GeneratedSplit:
+class GeneratedSplit(Stream):
     """A split that a builder generates: a stream of examples with the builder's keys."""
 
     def __init__(self, run: _Run, split: str) -> None:
@@ -132,7 +133,7 @@ class GeneratedSplit:
         builder = self._run.builder
         return {"builder": builder.info.full_name, "code": code_digest(type(builder)._generate_examples)}
 
-    def __call__(self) -> Iterator[Generated]:
+    def __iter__(self) -> Iterator[Generated]:
         features = self._run.builder.info.features
         for key, example in self._run.open(self._split):
             yield Generated(_key(key), features, example)

@@ -21,7 +21,7 @@ from ..storage.paths import PathLike, entries, has_suffix, is_directory
 from ..storage.store import is_url
 from .files import largest_of, read_lines, stamps_of_files, suffixes, within
 from .images import check_image, class_numbers, relative_box
-from .protocol import position
+from .protocol import Source, position
 from .splits import Splits
 
 MOST_XML = 16 << 20  # bytes of one annotation
@@ -40,7 +40,7 @@ class Files:
     stamps: Mapping[str, str]
 
 
-class VocImages:
+class VocImages(Source):
     """The images of one split, each with a file that belongs to it: an annotation, or a mask."""
 
     def __init__(self, root: str, ids: Sequence[str], images: Files, others: Files) -> None:

@@ -25,6 +25,7 @@ from ...records.tfrecord import TFRecord
 from ...schema.field import Field
 from ...schema.schema import Schema
 from ...sources.example_classes import Options, ReadyToSplit, deal, unnamed
+from ...sources.protocol import Source
 from ...sources.record_files import RecordFiles
 from ...sources.splits import Splits
 from ...storage.files import join_path, publish_document
@@ -68,7 +69,7 @@ class Noted(ReadyToSplit):
         return pieces
 
 
-class NotedExamples:
+class NotedExamples(Source):
     """The examples of a folder. An error names one by where it comes from, not by its number after a shuffle."""
 
     def __init__(self, noted: list[Noted], places: list[str]) -> None:
