@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 from collections import Counter
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,9 @@ ROWS = [{"x": n, "v": 2} for n in range(50)]
 
 def run(folder: Path, pattern: str, kind: str) -> None:
     """Write 50 rows over the files of a pattern, by a build or by a conversion."""
-    options: dict[str, Any] = {"shards": 2 if "{0" in pattern else None, "overwrite": True}
+    options: dict[str, Any] = {"shards": 2 if "{0" in pattern else None, "overwrite": kind != "first build"}
     options["engine"] = ps.Local(workers=1, sync=False)
-    if kind == "build":
+    if kind.endswith("build"):
         ps.build(ROWS, folder / pattern, schema={"x": "int64", "v": "int64"}, **options)
     else:
         ps.convert(folder / "new", folder / pattern, **options)
@@ -113,6 +114,34 @@ def test_killed_at_every_step_of_the_commit(
         step += 1
     assert step > 5
     assert refused > 2
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """The files and folders below a folder."""
+    found = {str(path.relative_to(folder)): path for path in folder.rglob("*")}
+    return {name: path.read_bytes() if path.is_file() else None for name, path in found.items()}
+
+
+@pytest.mark.parametrize("pattern", ["p-{000..}.tfrecord", "one.tfrecord"])
+def test_a_first_build_that_is_killed_in_its_commit_is_finished_by_the_next(
+    tmp_path: Path, pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command again, without overwrite. Its own files are refused once only the clean-up is left."""
+    monkeypatch.setattr(import_module("penstock.building.targets.plain_files"), "PARTS", 2)
+    whole, at = tmp_path / "whole", tmp_path / "at"
+    run(whole, pattern, "first build")
+    expected = contents(whole)
+    finished = step = 0
+    at.mkdir()
+    while run_killed(at, pattern, "first build", step):
+        with suppress(ps.StorageError):  # only the removal of an empty hidden folder was left
+            run(at, pattern, "first build")
+            finished += 1
+        assert contents(at) == expected, f"step {step}"
+        shutil.rmtree(at)
+        at.mkdir()
+        step += 1
+    assert step - 4 <= finished > 5
 
 
 def test_verify_and_sources_refuse_an_interrupted_overwrite(tmp_path: Path) -> None:

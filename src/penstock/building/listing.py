@@ -17,9 +17,9 @@ from ..errors import NoExamplesError, PenstockError, SchemaError
 from ..schema.columns import Array, Bytes, Ragged
 from ..schema.example_class import Example
 from ..schema.schema import Schema
-from ..sources.adapt import ExampleList
+from ..sources.adapt import ExampleList, UserSource, UserStream
 from ..sources.detect import detect
-from ..sources.example_classes import check_methods, code_of
+from ..sources.example_classes import Prepared, PreparedStream, check_methods, code_of
 from ..sources.files import stamp_of
 from ..sources.fingerprint import code_digest, digest
 from ..sources.image_folder import ImageFolder
@@ -31,15 +31,19 @@ from ..sources.protocol import (
     Source,
     Stream,
     StreamSubset,
+    Subset,
     TableSource,
     TableSubset,
     own_key,
 )
-from ..sources.splits import Deduped, Splits, as_splits
+from ..sources.rows import Mapped
+from ..sources.splits import Deduped, as_splits
 from ..storage.files import is_below
 from .engines.local import begin_example
 from .plan import Order, order_rows
 
+# Sources around others, which they call `source`.
+WRAPPERS = (Subset, StreamSubset, Prepared, PreparedStream, Mapped, UserSource, UserStream, Deduped)
 Stored = dict[str, Any]  # the fields of an example, as they are stored
 
 
@@ -223,9 +227,9 @@ def examples_multiply(source: Source) -> bool:
 
 def origins(source: Any) -> Iterator[Any]:
     """Yield the sources that the splits of a source were made from, without their wrappers."""
-    while hasattr(source, "source"):
+    while isinstance(source, WRAPPERS):
         source = source.source
-    if isinstance(source, Splits):
+    if isinstance(source, Mapping):
         for part in source.values():
             yield from origins(part)
     else:
@@ -293,7 +297,7 @@ def parts_of(example: object) -> Iterator[Stored]:
 def fingerprint(source: Any, keys: list[str] | int | None, ordered: bool) -> dict[str, object]:
     """Return what distinguishes a source: keys of a listed one, bytes of a table, code of a stream's function."""
     if keys is None:
-        while hasattr(source, "source"):
+        while isinstance(source, WRAPPERS):
             source = source.source
         name = getattr(source, "__qualname__", type(source).__qualname__)
         return {"stream": name, "code": code_digest(source)}

@@ -252,6 +252,15 @@ def as_splits(given: Any) -> dict[str, Source | Stream]:
     return {name: as_source(part) for name, part in Splits(given).items()}
 
 
+def split_names(given: object) -> list[str]:
+    """Return the names of the splits of whatever a build may be given."""
+    if isinstance(given, Deduped):
+        return split_names(given.source)
+    if isinstance(given, Mapping) and (isinstance(given, Splits) or not all(map(is_column, given.values()))):
+        return list(given)
+    return ["train"]
+
+
 def _may_be_source(given: Any) -> bool:
     if isinstance(given, (str, bytes, Splits)):
         return False

@@ -44,12 +44,14 @@ class FileCommit:
     removes  files of an earlier build, with what stands beside them
     texts    small files beside, with their content; None removes one
     begun    tells builds apart: the same one again may replace the files
+    marker   a file that is created once all files have their names, before the record is removed
     """
 
     moves: list[tuple[str, str]]
     removes: list[str]
     texts: Mapping[str, str | None]
     begun: str = ""
+    marker: Path | None = None
 
     def publish(self, pattern: str, *, sync: bool = True) -> None:
         """Write the record, do what it says, and remove it."""
@@ -81,6 +83,8 @@ class FileCommit:
         if sync:
             for folder in {record.parent.parent for record in records}:
                 sync_folder(folder)
+        if self.marker is not None and self.marker.parent.is_dir():
+            self.marker.touch()
         for record in reversed(records):
             record.unlink(missing_ok=True)
             with suppress(OSError):  # one that is gone, or that other commits use
@@ -104,8 +108,11 @@ class FileCommit:
         }
 
 
-def finish_interrupted(pattern: str) -> str | None:
-    """Finish the commit of an earlier run into files of these names. Return what it was of; None if there is none."""
+def finish_interrupted(pattern: str, marker: Path | None = None) -> str | None:
+    """Finish the commit of an earlier run into files of these names. Return what it was of; None if there is none.
+
+    marker  see FileCommit
+    """
     record = _record_path(pattern)
     try:
         told = json.loads(record.read_bytes())
@@ -122,6 +129,7 @@ def finish_interrupted(pattern: str) -> str | None:
             [_inside(folder, name) for name in told["removes"]],
             {_inside(folder, name): text for name, text in told["texts"].items()},
             str(told["begun"]),
+            marker,
         )
     except (KeyError, ValueError, TypeError, AttributeError):
         hint = "Remove it, and build with overwrite=True (--overwrite)"

@@ -24,7 +24,7 @@ from ...records.shard import open_shard
 from ...records.tfrecord import TFRecord
 from ...schema.schema import Schema
 from ...sources.record_files import RecordFiles
-from ...sources.splits import Splits
+from ...sources.splits import split_names
 from ...sources.tar import TarSamples
 from ...storage.files import is_file, join_path, resolved_path
 from ...storage.paths import RECORD_SUFFIXES, SPLIT, is_numbered, named_by, names_record_files, numbered, numbered_files
@@ -39,7 +39,7 @@ from .directory import QUARANTINE, Directory
 from .file_commit import FileCommit, check_beside, finish_interrupted, quarantine_beside, remove, staged_files
 
 HIDDEN, DATA = ".build", "data"
-PLACING = "placing"  # is in the folder when a commit was interrupted: the files under the names are of this build
+PLACING = "placing"  # is in the folder once the files have their names: they are of this build
 PARTS = 64  # that are built at first: what a build that was cut off does not do again
 
 
@@ -56,7 +56,7 @@ def quarantine_path(path: str) -> str:
 
 def check_plain_files(source: object, path: str, format: object, shards: int | None) -> Format:
     """Check the names of files to build, and return the format that they are named after."""
-    check_pattern(path, _splits_of(source))
+    check_pattern(path, split_names(source))
     check_apart(path, _files_read(source))
     return file_format(format, Path(path), shards)
 
@@ -86,14 +86,13 @@ def _build_local(
     """
     where = str(path)
     path = Path(os.path.abspath(path))
-    splits = _splits_of(source)
+    splits = split_names(source)
     format = options.formats[0]
     with alone(path) as folder:
-        if finish_interrupted(str(path)) is not None and folder.exists():
-            (folder / PLACING).touch()
+        finish_interrupted(str(path), folder / PLACING)
         placing = (folder / PLACING).exists()
         if not any((folder / name).exists() for name in (WORK, MANIFEST)):
-            shutil.rmtree(folder, ignore_errors=True)  # a run was killed while it removed the folder
+            _remove_folder(folder)  # a run was killed while it did so
         for split in splits:
             NumberedFiles(str(path), split, overwrite or placing).check()
         check_beside((), _texts(path, splits))
@@ -114,14 +113,20 @@ def _build_local(
                 raise BuildError(str(error).replace(str(folder), where)) from error.__cause__
             raise
         written = _put_into_place(result.manifest, folder, path, options, engine)
-        shutil.rmtree(folder)
+        _remove_folder(folder)
     opened = replace(open_written(path, written, result.manifest.schema), path=Path(where))
     manifest = _described(result.manifest, opened, format)
     return replace(result, opened=opened, manifest=manifest, written=sum(map(len, written.values())), kept=0)
 
 
-def _splits_of(source: object) -> list[str]:
-    return list(source) if isinstance(source, Splits) else ["train"]
+def _remove_folder(folder: Path) -> None:
+    """Remove the folder that files were built in. What tells that they are complete goes last."""
+    for entry in os.scandir(folder) if folder.is_dir() else ():
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        elif entry.name != PLACING:
+            os.unlink(entry.path)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _texts(path: Path, splits: Iterable[str]) -> list[str]:
@@ -149,8 +154,10 @@ def _files_read(source: object) -> list[str]:
     """Return the record files that a source reads."""
     found: list[str] = []
     for each in origins(source):
-        files = getattr(getattr(each, "_recipe", each), "files", ())
-        found += [str(getattr(file, "path", file)) for file in files]
+        if isinstance(each, (RecordFiles, TarSamples)):
+            found += map(str, each.files)
+        elif isinstance(each, Loader):
+            found += [file.path for file in each.spec.files]
     return found
 
 
@@ -168,13 +175,16 @@ def _put_into_place(
         for split in shards:
             os.makedirs(os.path.dirname(written[split][0]), exist_ok=True)
         moves = [(shard, written[split][0]) for split, (shard,) in shards.items()]
-        FileCommit(moves, [], texts).publish(str(path), sync=sync)
+        FileCommit(moves, [], texts, marker=folder / PLACING).publish(str(path), sync=sync)
         return written
     records = {split: RecordFiles(files, manifest.schema, files, open_shard) for split, files in shards.items()}
     meter = Meter(engine.progress)
     meter.begin("writing files", sum(map(len, records.values())))
     format, count = options.formats[0], options.shards
-    return write_files(records, path, format, shards=count, sync=sync, texts=texts, overwrite=True, advance=meter)
+    marker = folder / PLACING
+    return write_files(
+        records, path, format, shards=count, overwrite=True, sync=sync, advance=meter, texts=texts, marker=marker
+    )
 
 
 def _described(manifest: Manifest, opened: Opened, format: Format) -> Manifest:
@@ -305,12 +315,13 @@ def write_files(
     advance: Advance = ignore_progress,
     texts: Mapping[str, str | None] | None = None,
     begun: str = "",
+    marker: Path | None = None,
 ) -> dict[str, list[str]]:
     """Write the records of each split, in order, into as few files as they fit into.
 
     The files get their names when all of them are written; an interrupted run of the same names is finished first.
 
-    texts, begun  see FileCommit
+    texts, begun, marker  see FileCommit
     """
     text = os.path.abspath(pattern)
     check_pattern(text, list(sources))
@@ -335,7 +346,7 @@ def write_files(
         raise
     moves = [(staged(path), path) for names in named.values() for path in names.files]
     rest = [path for names in named.values() for path in names.rest()]
-    FileCommit(moves, rest, texts or {}, begun).publish(text, sync=sync)
+    FileCommit(moves, rest, texts or {}, begun, marker).publish(text, sync=sync)
     return {split: names.files for split, names in named.items()}
 
 
