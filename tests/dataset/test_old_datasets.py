@@ -1,7 +1,7 @@
 """Datasets of an earlier version load, verify and resume as they did.
 
-`tests/data/old_datasets.zip` holds datasets built before the packages were redrawn; `old_datasets.json` has the state of
-a loader after two batches of epoch 1, and the batches that came after it.
+`tests/data/old_datasets.zip` holds datasets built before the packages were redrawn; `old_datasets.json` has the
+state of a loader after two batches of epoch 1, and the batches that came after it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def test_an_old_dataset_verifies(name: str, folder: Path) -> None:
         report = verify(shard)
         assert report.whole, report
     if (path / "penstock.json").is_file():
-        from penstock.dataset.manifest import file_problems, read_manifest
+        from penstock.dataset.manifest import read_manifest
+        from penstock.dataset.provenance import file_problems
 
         manifest = read_manifest(path)
         assert file_problems(path, manifest) == {}

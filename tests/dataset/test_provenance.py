@@ -13,8 +13,8 @@ import pytest
 from penstock._core import hash_keys
 from penstock.building.run import build
 from penstock.cli import main
-from penstock.dataset.manifest import KEYS_SUFFIX, read_keys, read_manifest
-from penstock.dataset.provenance import Place, place_of_record, places_of
+from penstock.dataset.manifest import KEYS_SUFFIX, read_manifest
+from penstock.dataset.provenance import Place, place_of_record, places_of, read_keys
 from penstock.errors import CorruptionError, RecordIndexError, SchemaError, StorageError
 from penstock.records.codec import Codec
 from penstock.records.tfrecord import TFRecordReader

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.loading.split import resolve
+from penstock.loading.dataset import resolve
 
 tfds = pytest.importorskip("tensorflow_datasets")
 

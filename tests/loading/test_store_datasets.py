@@ -25,7 +25,7 @@ from tests.support.built_datasets import described_shards
 
 import penstock as ps
 from penstock._core import Order, crc32c
-from penstock.loading.remote_reads import Schedule
+from penstock.loading.prefetch import Schedule
 from penstock.storage.cache import Cache, RemoteFile
 from penstock.storage.open import open_store
 
@@ -394,7 +394,7 @@ def test_a_dataset_is_sent_to_other_processes(url: str, tmp_path: Path) -> None:
     loader = ps.load(url, cache=tmp_path, cache_bytes=50_000_000)["train"].shuffle(seed=1).batch(50)
     again = pickle.loads(pickle.dumps(loader))  # noqa: S301
     assert numbers(again) == numbers(loader.epoch(0))
-    assert again._recipe.datasets[0]._opened.cache.most == 50_000_000
+    assert again.spec.datasets[0].cache.most == 50_000_000
 
 
 def test_torch_workers_read_from_a_store(url: str, tmp_path: Path) -> None:

@@ -15,20 +15,20 @@ from typing import Any
 import numpy as np
 
 from .._core import __version__, crc32c, hash_records
-from ..dataset.info import Info
 from ..dataset.manifest import (
     ATTEMPT,
     MANIFEST,
     WORK,
+    Info,
     Manifest,
     ShardEntries,
     ShardEntry,
     hashes_path,
-    read_keys,
     shard_files,
     shard_pattern,
     write_manifest,
 )
+from ..dataset.provenance import read_keys
 from ..dataset.tfds import INFO, metadata_files, remove_metadata, write_metadata
 from ..dataset.tfds_features import FEATURES, LABELS
 from ..records.shard import open_shard

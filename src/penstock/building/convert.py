@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from .._core import hash_records
-from ..dataset.downloads import Fetcher, bring, bring_beside
-from ..dataset.manifest import KEYS_SUFFIX, MANIFEST, read_keys
+from ..dataset.downloads import Fetcher, bring
+from ..dataset.manifest import KEYS_SUFFIX, MANIFEST
 from ..dataset.open import Opened, names_files, open_dataset, open_manifest
 from ..dataset.plain_files import schema_path
-from ..dataset.shards import ShardFile, ShardFiles
+from ..dataset.provenance import read_keys
+from ..dataset.shards import ShardFile, ShardFiles, bring_beside
 from ..dataset.tfds import INFO, dataset_directory, is_tfds_name, remove_metadata
 from ..errors import CorruptionError, PenstockError, SchemaError
 from ..loading.dataset import Dataset
@@ -116,7 +117,7 @@ def convert(
         info=info,
         overwrite=overwrite,
     )
-    _verify(built._opened.path, list(_comparisons(built)), sources, here)
+    _verify(built.opened.path, list(_comparisons(built)), sources, here)
     return built
 
 
@@ -231,7 +232,7 @@ def _unpublish(path: Path | str, items: list[_Comparison]) -> None:
 
 
 def _comparisons(built: Built) -> Iterator[_Comparison]:
-    own, manifest = built._opened, built.manifest
+    own, manifest = built.opened, built.manifest
     formats = [open_manifest(own.path, manifest, format=each, cache=own.cache).splits for each in manifest.formats]
     for split in built.manifest.splits:
         first = 0

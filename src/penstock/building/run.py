@@ -14,17 +14,8 @@ from warnings import warn
 
 import numpy as np
 
-from ..dataset.info import Info
-from ..dataset.manifest import (
-    MANIFEST,
-    WORK,
-    Manifest,
-    dataset_name,
-    dataset_version,
-    file_problems,
-    in_format,
-    shard_file,
-)
+from ..dataset.manifest import MANIFEST, WORK, Info, Manifest, dataset_name, dataset_version, in_format, shard_file
+from ..dataset.provenance import file_problems
 from ..dataset.tfds import is_tfds_name, metadata_files
 from ..errors import BuildError, NoExamplesError, SchemaError, check_type
 from ..records.codec import default_threads

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from .._core import Records, hash_records
-from ..dataset.manifest import hashes_path, in_format, write_keys
+from ..dataset.manifest import hashes_path, in_format
+from ..dataset.provenance import write_keys
 from ..records.codec import Codec
 from ..records.formats import ShardWriters
 from ..records.shard import ShardWriter

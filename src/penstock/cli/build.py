@@ -14,12 +14,11 @@ from .. import recipes, sources
 from ..building.options import ORDERS, Quarantine
 from ..building.report import Preview, preview
 from ..building.run import build as build_dataset
-from ..dataset.info import Info
-from ..dataset.manifest import MANIFEST
+from ..dataset.manifest import MANIFEST, Info
 from ..errors import ExampleError
 from ..recipes import RECIPES
 from ..records.formats import Format
-from ..schema.image import Image
+from ..schema.field import Image
 from ..schema.schema import Schema
 from ..sources.detect import detect
 from ..sources.image_catalog import notes_on

@@ -16,21 +16,20 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from ..dataset.info import Info
 from ..dataset.manifest import (
     KEYS_SUFFIX,
     MANIFEST,
+    Info,
     Manifest,
     ShardEntries,
     ShardEntry,
-    file_problems,
-    read_keys,
     read_manifest,
     shard_column,
     shard_files,
 )
 from ..dataset.open import files_without_manifest, names_files, remote_manifest
 from ..dataset.plain_files import read_schema
+from ..dataset.provenance import file_problems, read_keys
 from ..dataset.tfds import INFO, metadata_files, read_prepared
 from ..dataset.tfds_features import FEATURES, label_files, labels_of, schema_of
 from ..errors import CorruptionError, NotFoundError, PenstockError

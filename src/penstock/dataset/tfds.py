@@ -22,8 +22,7 @@ from ..schema.schema import Schema
 from ..storage.files import beside, checked_path, is_file, is_folder, join_path, list_folder, read_bytes, read_json
 from ..storage.local import publish
 from ..storage.store import is_url
-from .info import Info
-from .manifest import Manifest
+from .manifest import Info, Manifest
 from .tfds_features import FEATURES, Json, features_of, is_left_out, label_file, label_files, labels_of, schema_of
 
 INFO = "dataset_info.json"

@@ -82,4 +82,4 @@ def _narrowed(array: Any, where: str) -> Any:
 def to_jax(loader: Loader, *, sharding: Any = None, ahead: int = 2) -> Loader:
     """A loader's items as arrays on devices, some of them ahead."""
     place = OnDevice(sharding)
-    return loader._in_form(Form(place, place.narrows, ahead))
+    return loader.in_form(Form(place, place.narrows, ahead))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import MissingDependencyError
-from ..loading.split import Split
+from ..loading.loader import Split
 
 try:
     import keras  # type: ignore[import-not-found]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..errors import MissingDependencyError, SchemaError
-from ..loading.decode import images_of
 from ..loading.loader import Loader
-from ..loading.spec import Batch, Interleave, Map, Recipe
+from ..loading.spec import Batch, Interleave, LoadSpec, Map
 from ..schema.columns import Bytes, Ragged
+from ..schema.field import image_options
 from .conversion import convert
 
 try:
@@ -33,17 +34,18 @@ def to_tf(loader: Loader, *, element_spec: Any = None, graph: bool | Interleave 
         from .tensorflow_graph import graph_dataset
 
         return graph_dataset(loader, graph if isinstance(graph, Interleave) else None)
-    first = next(iter(Loader(loader._recipe)), None)
+    loader = copy(loader)  # its cursor moves with the dataset's epochs, not with those of the loader given
+    first = next(iter(Loader(loader.spec)), None)
     if first is None:
         raise SchemaError("expected examples, got none", "to_tf")
     spec = _spec(first, loader) if element_spec is None else element_spec
     together = _batches_at_once(loader, first)
     if together > 1:
-        batch = loader._recipe.steps[-1]
+        batch = loader.spec.steps[-1]
         assert isinstance(batch, Batch)
-        larger = replace(loader._recipe, steps=(replace(batch, size=batch.size * together, drop_remainder=False),))
+        larger = replace(loader.spec, steps=(replace(batch, size=batch.size * together, drop_remainder=False),))
         whole = convert(spec, lambda leaf, _: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype))
-        dataset = _generated(Loader(larger, epoch=loader._next), whole)
+        dataset = _generated(Loader(larger).epoch(loader.next_epoch), whole)
         return _counted(dataset.rebatch(batch.size, drop_remainder=batch.drop_remainder), loader)
     return _counted(_generated(loader, spec), loader)
 
@@ -63,7 +65,7 @@ def _generated(loader: Loader, spec: Any) -> Any:
 def _counted(dataset: Any, loader: Loader) -> Any:
     """With its number of elements, where each epoch is known to have that many: Keras asks for it."""
     try:
-        count = len(loader) if loader._start is None and loader._recipe.on_error == "raise" else None
+        count = len(loader) if not loader.cursor.next.is_inside and loader.spec.on_error == "raise" else None
     except TypeError:
         count = None
     return dataset if count is None else dataset.apply(tf.data.experimental.assert_cardinality(count))
@@ -128,12 +130,12 @@ def _shaped(values: Any, shapes: Any) -> Any:
 
 def _spec(first: Any, loader: Loader) -> Any:
     """The spec of items like the first one: sizes that may be others in other items are None."""
-    recipe = loader._recipe
-    batches = recipe.stage == "batches"
-    batch = next((step for step in recipe.steps if isinstance(step, Batch)), None)
+    spec = loader.spec
+    batches = spec.stage == "batches"
+    batch = next((step for step in spec.steps if isinstance(step, Batch)), None)
     size = batch.size if batch is not None and batch.drop_remainder else None
-    mapped = any(isinstance(step, Map) for step in recipe.steps)
-    loose = _loose_fields(recipe) if not mapped else set()
+    mapped = any(isinstance(step, Map) for step in spec.steps)
+    loose = _loose_fields(spec) if not mapped else set()
     padded = mapped and getattr(batch, "pad", None) is not None
 
     def leaf(value: Any, where: str) -> Any:
@@ -156,19 +158,23 @@ def _spec(first: Any, loader: Loader) -> Any:
     return convert(first, leaf)
 
 
-def _loose_fields(recipe: Recipe) -> set[str]:
+def _loose_fields(spec: LoadSpec) -> set[str]:
     """Fields whose examples differ in size; images do not where they are decoded to one."""
-    sized = {name for name, image in images_of(recipe.schema, recipe.decode).items() if image.size and image.channels}
-    fields = (leaf for leaf in recipe.schema.leaves() if leaf.name not in sized)
+    sized = {
+        name
+        for name, image in image_options(spec.schema.leaves(), spec.decode).items()
+        if image.size and image.channels
+    }
+    fields = (leaf for leaf in spec.schema.leaves() if leaf.name not in sized)
     return {leaf.name for leaf in fields if leaf.levels or None in leaf.shape or leaf.kind == "image"}
 
 
 def _batches_at_once(loader: Loader, first: Any) -> int:
     """How many batches the core may make as one, to be cut by TensorFlow: of plain arrays only."""
-    recipe = loader._recipe
-    if not (len(recipe.steps) == 1 and isinstance(recipe.steps[0], Batch) and recipe.steps[0].pad is None):
+    spec = loader.spec
+    if not (len(spec.steps) == 1 and isinstance(spec.steps[0], Batch) and spec.steps[0].pad is None):
         return 1
-    if loader._start is not None or recipe.on_error != "raise" or not isinstance(first, dict):
+    if loader.cursor.next.is_inside or spec.on_error != "raise" or not isinstance(first, dict):
         return 1
     columns: Sequence[Any] = list(first.values())
     if not all(type(column) is np.ndarray and column.dtype.kind != "O" for column in columns):

@@ -9,13 +9,11 @@ import numpy as np
 import tensorflow as tf  # type: ignore[import-untyped]
 
 from ..errors import SchemaError
-from ..loading.decode import images_of
 from ..loading.loader import Loader
-from ..loading.spec import Batch, Interleave, Part, Recipe, Repeat, Shuffle, Skip, Take
+from ..loading.spec import Batch, Interleave, LoadSpec, Part, Repeat, Shuffle, Skip, Take
 from ..records.shard import open_shard
-from ..schema.dtypes import TEXTS
-from ..schema.field import Field
-from ..schema.image import Image
+from ..schema.coercion import TEXTS
+from ..schema.field import Field, Image, image_options
 from ..schema.schema import Schema
 
 BUFFER = 10_000  # examples among which TensorFlow shuffles, where no window is given
@@ -25,25 +23,25 @@ STORED = {"float32": tf.float32, "bytes": tf.string, "str": tf.string}
 
 def graph_dataset(loader: Loader, interleave: Interleave | None = None) -> Any:
     """The dataset of a loader whose steps TensorFlow has too: files one after the other, or interleaved."""
-    recipe = loader._recipe
-    if not isinstance(recipe.root, Part):
+    spec = loader.spec
+    if not isinstance(spec.root, Part):
         raise SchemaError("expected a split, got a mix", "to_tf(graph=True)", ANYHOW)
-    batch = _only_batch(recipe)
-    schema = recipe.schema
+    batch = _only_batch(spec)
+    schema = spec.schema
     single = batch is None or batch.pad is not None
     parse = record_parser(schema) if single else _parser(schema)
-    dataset = _records(recipe) if interleave is None else _interleaved(recipe, interleave)
-    for step in recipe.order_steps:
+    dataset = _records(spec) if interleave is None else _interleaved(spec, interleave)
+    for step in spec.order_steps:
         dataset = _ordered(dataset, step)
-    if recipe.host.count > 1:
-        if recipe.host.even is not None:
+    if spec.host.count > 1:
+        if spec.host.even is not None:
             raise SchemaError("expected a shard() without even=, got one with it", "to_tf(graph=True)", ANYHOW)
-        dataset = dataset.shard(recipe.host.count, recipe.host.index)
+        dataset = dataset.shard(spec.host.count, spec.host.index)
     if batch is not None and not single:
         dataset = dataset.batch(batch.size, drop_remainder=batch.drop_remainder)
     dataset = dataset.map(parse, tf.data.AUTOTUNE)
     if single:
-        dataset = dataset.map(_image_decoder(recipe), tf.data.AUTOTUNE)
+        dataset = dataset.map(_image_decoder(spec), tf.data.AUTOTUNE)
     if batch is not None and single:
         dataset = batched(dataset, batch.size, drop_remainder=batch.drop_remainder, pad=True)
     return dataset.prefetch(tf.data.AUTOTUNE)
@@ -68,9 +66,9 @@ def record_parser(schema: Schema) -> Callable[[Any], dict[str, Any]]:
     return parse_one
 
 
-def _only_batch(recipe: Recipe) -> Batch | None:
+def _only_batch(spec: LoadSpec) -> Batch | None:
     """The batch step, if that is the only step on examples."""
-    steps = recipe.steps
+    steps = spec.steps
     if not steps:
         return None
     if len(steps) == 1 and isinstance(steps[0], Batch):
@@ -82,14 +80,14 @@ def _only_batch(recipe: Recipe) -> Batch | None:
     )
 
 
-def _records(recipe: Recipe) -> Any:
+def _records(spec: LoadSpec) -> Any:
     """The records of the split, file by file in their order; several files are read at once."""
-    assert isinstance(recipe.root, Part)
-    _bring(recipe)
+    assert isinstance(spec.root, Part)
+    _bring(spec)
     parts = []
-    for first, last in recipe.root.spans:
+    for first, last in spec.root.spans:
         before, paths, start = 0, [], None
-        for file in recipe.files:
+        for file in spec.files:
             if before < last and before + file.records > first:
                 start = before if start is None else start
                 paths.append(file.path)
@@ -103,16 +101,16 @@ def _records(recipe: Recipe) -> Any:
     return dataset
 
 
-def _bring(recipe: Recipe) -> None:
+def _bring(spec: LoadSpec) -> None:
     """TensorFlow opens files by itself: those of a store have to be here."""
-    if recipe.fetcher is not None:
-        recipe.fetcher.get(file.path for file in recipe.files)
+    if spec.access.fetcher is not None:
+        spec.access.fetcher.get(file.path for file in spec.files)
 
 
-def _interleaved(recipe: Recipe, interleave: Interleave) -> Any:
+def _interleaved(spec: LoadSpec, interleave: Interleave) -> Any:
     """The records of the split, some of each file in turn."""
-    _bring(recipe)
-    files = _file_parts(recipe)
+    _bring(spec)
+    files = _file_parts(spec)
     if not files:
         raise SchemaError("expected examples, got none", "to_tf", "Take a larger part of the split")
     compression = _compression(files[0]["filename"])
@@ -131,13 +129,13 @@ def _interleaved(recipe: Recipe, interleave: Interleave) -> Any:
     )
 
 
-def _file_parts(recipe: Recipe) -> list[dict[str, Any]]:
+def _file_parts(spec: LoadSpec) -> list[dict[str, Any]]:
     """The files of the split, each with the records that belong to it."""
-    assert isinstance(recipe.root, Part)
+    assert isinstance(spec.root, Part)
     parts = []
-    for first, last in recipe.root.spans:
+    for first, last in spec.root.spans:
         start = 0
-        for file in recipe.files:
+        for file in spec.files:
             begin, end = max(first, start), min(last, start + file.records)
             if begin < end:
                 parts.append({"filename": file.path, "skip": begin - start, "take": end - begin})
@@ -168,9 +166,9 @@ def _ordered(dataset: Any, step: Any) -> Any:
 # Fields
 
 
-def _image_decoder(recipe: Recipe) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _image_decoder(spec: LoadSpec) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """What makes pixels of the image files of an example, where the loader decodes them."""
-    images = images_of(recipe.schema, recipe.decode)
+    images = image_options(spec.schema.leaves(), spec.decode)
     for name, image in images.items():
         if image not in (Image(), Image(channels=1), Image(channels=None)):
             raise SchemaError(

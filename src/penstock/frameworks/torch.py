@@ -94,7 +94,7 @@ class TorchDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]  # t
 
     def _part(self, dealers: Mapping[str, str]) -> tuple[int, int]:
         """Index and count of the part that this rank reads."""
-        host = self._loader._recipe.host
+        host = self._loader.spec.host
         if self._rank is not None:
             return self._rank
         dealer = _dealer(dealers)
@@ -116,18 +116,18 @@ class TorchDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]  # t
         worker = torch.utils.data.get_worker_info()
         index, count = self._part(dealers)
         number, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        return self._loader._dealt(index * workers + number, count * workers), number
+        return self._loader.on_host(index * workers + number, count * workers), number
 
     def __iter__(self) -> Iterator[Any]:
         loader, worker = self._dealt()
         epoch = int(self._epochs[worker])
         if self._state is not None:
             loader = loader.resume(self._state)
-        elif epoch != BEFORE and not (self._last[worker] == BEFORE and epoch == loader._next):
+        elif epoch != BEFORE and not (self._last[worker] == BEFORE and epoch == loader.next_epoch):
             loader = loader.epoch(epoch)
         self._state = None
         self._running = iter(loader)
-        self._epochs[worker], self._last[worker] = loader._next, loader._next - 1
+        self._epochs[worker], self._last[worker] = loader.next_epoch, loader.next_epoch - 1
         return self._running
 
     def __len__(self) -> int:
@@ -137,7 +137,7 @@ class TorchDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]  # t
 
     def set_epoch(self, epoch: int) -> None:
         """Which epoch the next iteration is. A loader that was resumed in that epoch goes on within it."""
-        self._epochs.fill_(self._loader.epoch(epoch)._next)
+        self._epochs.fill_(self._loader.epoch(epoch).next_epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the running iteration is, in this process: small, plain values."""
@@ -168,4 +168,4 @@ def _dealer(modules: Mapping[str, str]) -> str | None:
 
 def to_torch(loader: Loader) -> TorchDataset:
     """A loader's items as tensors."""
-    return TorchDataset(loader._in_form(Form(tensors)))
+    return TorchDataset(loader.in_form(Form(tensors)))

@@ -18,8 +18,8 @@ from ..schema.schema import Schema
 
 if TYPE_CHECKING:
     from .dataset import Dataset
-    from .spec import Recipe
-    from .split import Split
+    from .loader import Split
+    from .spec import LoadSpec
 
 SHOWN = 4  # examples in HTML
 THUMBNAIL = 96  # pixels
@@ -44,11 +44,11 @@ def split_text(split: Split) -> str:
     return "\n".join([*lines, *_fields(split.schema)])
 
 
-def loader_text(recipe: Recipe) -> str:
+def loader_text(spec: LoadSpec) -> str:
     """The chain of steps."""
-    data = recipe.dataset
-    host = recipe.host
-    told = [f"{data['name']}[{counted(data['examples'], 'example')}]", *recipe.pipeline]
+    data = spec.dataset
+    host = spec.host
+    told = [f"{data['name']}[{counted(data['examples'], 'example')}]", *spec.pipeline]
     if host.count > 1:
         told.append(f"shard({host.index}, {host.count}{f', even={host.even!r}' if host.even else ''})")
     return f"Loader({'.'.join(told)})"

@@ -1,4 +1,4 @@
-"""What a loader says, as one value: which examples, in which order, of which form, for which host."""
+"""What a loader reads, as one value: which examples, in which order, of which form, for which host."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, TypeAlias
 
-from .._core import Order, Shards
-from ..dataset.shards import JoinedFiles, ShardFiles
-from ..errors import SchemaError
+from .._core import Order
+from ..dataset.open import Opened, ShardAccess
+from ..dataset.shards import ExampleReader, JoinedFiles, ShardFiles
+from ..errors import ArgumentError
+from ..schema.field import Decode
 from ..schema.schema import Schema
 
-if TYPE_CHECKING:
-    from ..dataset.downloads import Fetcher
-    from .dataset import Dataset
+OnError: TypeAlias = Literal["raise", "skip"]
+Even: TypeAlias = Literal["drop", "pad"]
+Stage: TypeAlias = Literal["order", "map", "examples", "batches"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Host:
 
     index: int = 0
     count: int = 1
-    even: str | None = None
+    even: Even | None = None
     given: bool = False
 
     def deal(self, order: Order) -> Order:
@@ -50,26 +52,13 @@ WINDOW = 64 << 20  # ... and those that it keeps of a larger one
 HELD = 512 << 20  # bytes of all inflated files that stay in memory
 
 
-def fetcher_of(files: ShardFiles) -> Fetcher | None:
-    """What brings those of some shards that are elsewhere."""
-    if not files.elsewhere:
-        return None
-    from ..dataset.downloads import Fetcher  # datasets that are here need none
-
-    return Fetcher(files)
-
-
-def shards_of(files: ShardFiles, fetcher: Fetcher | None) -> Shards:
-    """Shards to read from."""
-    return Shards(files.places(), None if fetcher is None else fetcher.bring, files.stamps)
-
-
 @dataclass(frozen=True)
 class Part:
     """Some examples of a dataset: spans of its numbers, each from the first to the one after the last."""
 
-    dataset: Dataset
+    dataset: Opened
     spans: tuple[tuple[int, int], ...]
+    on_error: OnError = "raise"
 
     @property
     def length(self) -> int:
@@ -77,7 +66,7 @@ class Part:
         return sum(last - first for first, last in self.spans)
 
     def order(self, starts: dict[int, int]) -> Order:
-        """The examples in their own order, numbered as among all datasets of a recipe."""
+        """The examples in their own order, numbered as among all datasets of a loader."""
         begin = starts[id(self.dataset)]
         parts = [Order.span(begin + first, begin + last) for first, last in self.spans]
         return parts[0] if len(parts) == 1 else Order.concat(parts)
@@ -85,15 +74,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Mixture:
-    """Several recipes, in fixed proportions."""
+    """Several loaders, in fixed proportions."""
 
-    recipes: tuple[Recipe, ...]
+    specs: tuple[LoadSpec, ...]
     weights: tuple[float, ...]
     seed: int
 
     def order(self, starts: dict[int, int]) -> Order:
         """The mixed order."""
-        return Order.mix([recipe.numbered(starts) for recipe in self.recipes], list(self.weights), self.seed)
+        return Order.mix([spec.numbered(starts) for spec in self.specs], list(self.weights), self.seed)
 
 
 @dataclass(frozen=True)
@@ -124,13 +113,13 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """What a loader says. Steps on the order come first, whatever their place in the chain, then hosts are dealt to."""
+class LoadSpec:
+    """What a loader reads. Steps on the order come first, wherever they are in the chain, then hosts are dealt to."""
 
     root: Part | Mixture
     order_steps: tuple[OrderStep, ...] = ()
     fields: tuple[str, ...] | None = None
-    decode: Any = None
+    decode: Decode = True
     steps: tuple[Step, ...] = ()
     host: Host = field(default_factory=Host)
     ahead: Ahead = field(default_factory=Ahead)
@@ -143,32 +132,32 @@ class Recipe:
         self.__dict__.update(state)
 
     @cached_property
-    def datasets(self) -> list[Dataset]:
+    def datasets(self) -> list[Opened]:
         """The datasets that it reads, each once."""
         if isinstance(self.root, Part):
             return [self.root.dataset]
-        found = {id(dataset): dataset for recipe in self.root.recipes for dataset in recipe.datasets}
-        return list(found.values())
+        return list({id(dataset): dataset for spec in self.root.specs for dataset in spec.datasets}.values())
 
     @property
     def unread(self) -> dict[str, str]:
-        """Fields that are there but can't be read, each with the reason."""
+        """Fields that are stored but can't be read, each with the reason."""
         return {name: reason for dataset in self.datasets for name, reason in dataset.unread.items()}
 
     @cached_property
+    def access(self) -> ShardAccess:
+        """Reads the shards of all datasets."""
+        if len(self.datasets) == 1:
+            return self.datasets[0].access
+        return ShardAccess(JoinedFiles([dataset.files for dataset in self.datasets]))
+
+    @property
     def files(self) -> ShardFiles:
-        """The shards of all datasets, one after the other: what numbers mean."""
-        return JoinedFiles(dataset.files for dataset in self.datasets)
+        """The shards of all datasets, one after the other: examples are numbered through them."""
+        return self.access.files
 
-    @cached_property
-    def shards(self) -> Shards:
-        """The same, to read from."""
-        return self.datasets[0].shards if len(self.datasets) == 1 else shards_of(self.files, self.fetcher)
-
-    @cached_property
-    def fetcher(self) -> Fetcher | None:
-        """What brings shards that are elsewhere, if there are any."""
-        return self.datasets[0].fetcher if len(self.datasets) == 1 else fetcher_of(self.files)
+    def reader(self) -> ExampleReader:
+        """Return a reader of single examples."""
+        return self.access.reader(self.schema, self.decode, narrow=self.narrow)
 
     @property
     def widest_window(self) -> int | None:
@@ -204,13 +193,15 @@ class Recipe:
     @property
     def schema(self) -> Schema:
         """What the examples hold before any map."""
-        whole = self.datasets[0].schema if isinstance(self.root, Part) else self.root.recipes[0].schema
+        whole = self.datasets[0].schema if isinstance(self.root, Part) else self.root.specs[0].schema
         return whole if self.fields is None else whole.select(*self.fields)
 
     @property
-    def on_error(self) -> str:
-        """The strictest of the datasets' wishes."""
-        return "raise" if any(dataset.on_error == "raise" for dataset in self.datasets) else "skip"
+    def on_error(self) -> OnError:
+        """ "raise" if any dataset was opened with on_error="raise", else "skip"."""
+        if isinstance(self.root, Part):
+            return self.root.on_error
+        return "raise" if any(spec.on_error == "raise" for spec in self.root.specs) else "skip"
 
     @property
     def lockstep(self) -> bool:
@@ -224,7 +215,7 @@ class Recipe:
         return untouched and self.form is not None and self.form.narrow()
 
     @property
-    def stage(self) -> str:
+    def stage(self) -> Stage:
         """What the steps have come to: "order", "map", "examples" (whose number is unknown) or "batches"."""
         if any(isinstance(step, (Batch, Bucket)) for step in self.steps):
             return "batches"
@@ -249,7 +240,7 @@ class Recipe:
             part = self.root
             text = part.dataset.fingerprint(part.spans)
             return {"name": part.dataset.name, "examples": part.length, "digest": text}
-        parts = [recipe.dataset for recipe in self.root.recipes]
+        parts = [spec.dataset for spec in self.root.specs]
         digest = hashlib.blake2b(repr([part["digest"] for part in parts]).encode(), digest_size=8).hexdigest()
         names = " + ".join(dict.fromkeys(part["name"] for part in parts))
         return {"name": names[:100], "examples": sum(part["examples"] for part in parts), "digest": digest}
@@ -259,7 +250,7 @@ class Recipe:
         """The steps as they are written, but for those that change neither which examples come nor what is in them."""
         told = []
         if isinstance(self.root, Mixture):
-            inner = [".".join(recipe.pipeline) or "all" for recipe in self.root.recipes]
+            inner = [".".join(spec.pipeline) or "all" for spec in self.root.specs]
             mixed = ", ".join(f"{text}: {weight:g}" for text, weight in zip(inner, self.root.weights, strict=True))
             told.append(f"mix({mixed}, seed={self.root.seed})")
         told += [describe(step) for step in self.order_steps]
@@ -270,20 +261,22 @@ class Recipe:
             told.append(f"select({', '.join(self.fields)})")
         return told + [describe(step) for step in self.steps if not isinstance(step, Cache)]
 
-    def then(self, step: Step) -> Recipe:
+    def then(self, step: Step) -> LoadSpec:
         """With one more step."""
         return replace(self, steps=(*self.steps, step))
 
-    def ordered(self, step: OrderStep) -> Recipe:
+    def ordered(self, step: OrderStep) -> LoadSpec:
         """With one more step on the order."""
-        recipe = replace(self, order_steps=(*self.order_steps, step))
-        _ = recipe.global_order  # arithmetic alone: what makes no sense is said here, not when it runs
-        return recipe
+        spec = replace(self, order_steps=(*self.order_steps, step))
+        _ = spec.global_order  # arithmetic alone: an impossible order is an error now, not when it runs
+        return spec
 
     def refuse_batches(self, what: str) -> None:
         """For what has a meaning on examples alone."""
         if self.stage == "batches":
-            raise SchemaError(f"expected {what} before batch, got it after", "loader", f"Write .{what}(...).batch(...)")
+            raise ArgumentError(
+                f"expected {what} before batch, got it after", "loader", f"Write .{what}(...).batch(...)"
+            )
 
 
 Mark = tuple[int, ...]
@@ -487,6 +480,6 @@ class Interleave:
 
     def __post_init__(self) -> None:
         if type(self.cycle) is not int or (self.cycle < 1 and self.cycle != -1):
-            raise SchemaError(f"expected cycle to be 1 or more, or -1, got {self.cycle!r}", "Interleave")
+            raise ArgumentError(f"expected cycle to be 1 or more, or -1, got {self.cycle!r}", "Interleave")
         if type(self.block) is not int or self.block < 1:
-            raise SchemaError(f"expected block to be 1 or more, got {self.block!r}", "Interleave")
+            raise ArgumentError(f"expected block to be 1 or more, got {self.block!r}", "Interleave")

@@ -74,6 +74,11 @@ class Position:
     taken: int = 0
     slots: tuple[int, ...] = ()
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether some items of the epoch have been given."""
+        return bool(self.base or self.past or self.taken or any(self.slots))
+
     def rest(self, order: Order) -> tuple[Order, dict[int, int]]:
         """The order that is dealt now, and which of its examples are cut."""
         cut: dict[int, int] = {}
@@ -101,6 +106,22 @@ class Position:
         if self.slots:
             state["slots"] = list(self.slots)
         return state
+
+
+@dataclass
+class Cursor:
+    """Where the next iteration of a loader begins. It is the only part of a loader that iterating changes.
+
+    The first iteration is epoch 0, or begins where `epoch` or `resume` set it; each one after it is the next epoch. A
+    loader that is made from another one (`map`, `batch`, `to_torch` ...), copied or unpickled begins where that one
+    would have begun next, and counts on its own.
+    """
+
+    next: Position
+
+    def advance(self) -> None:
+        """Go on to the beginning of the next epoch."""
+        self.next = Position(epoch=self.next.epoch + 1)
 
 
 def _short(pipeline: Sequence[str]) -> list[str]:

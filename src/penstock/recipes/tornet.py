@@ -23,7 +23,7 @@ import numpy as np
 from ..building.options import checked_formats
 from ..building.report import Built
 from ..building.run import build as build_dataset
-from ..dataset.info import Info
+from ..dataset.manifest import Info
 from ..errors import CorruptionError, NotFoundError, SchemaError, name_known
 from ..records.array_record import ArrayRecord
 from ..records.formats import Format

@@ -16,8 +16,8 @@ import numpy as np
 
 from .._core import ImageFiles
 from ..errors import SchemaError
+from ..schema.coercion import MAX_ELEMENTS, TEXTS
 from ..schema.columns import Array, Bytes, Ragged
-from ..schema.dtypes import MAX_ELEMENTS, TEXTS
 from ..schema.field import Field
 
 Parts: TypeAlias = "tuple[Any, Array | None, Array | None, Array | None]"
@@ -246,11 +246,11 @@ class Strings(Layout):
 
     def batch(self, raw: Mapping[str, Any]) -> Any:
         values, value_splits, _, present = raw[self.key]
-        column = Bytes._trusted(values, value_splits, self.text, self.inner, present)
+        column = Bytes.unchecked(values, value_splits, self.text, self.inner, present)
         if self.field.default is None or not self.inner:
             return column
         strings = _strings_or(column, self.field.default, self.text)
-        return Bytes._trusted(strings.values, strings.row_splits, self.text, self.inner)
+        return Bytes.unchecked(strings.values, strings.row_splits, self.text, self.inner)
 
     def parts(self, column: Any, rows: int) -> list[Parts]:
         if isinstance(column, Bytes):
@@ -273,6 +273,21 @@ class Strings(Layout):
 
     def record_values(self, exact: Any) -> dict[str, Any]:
         return {self.key: exact.reshape(-1).tolist() if self.inner else exact}
+
+
+class Pixels(Strings):
+    """Images that the core decodes: one array where all have one size, masked where some are missing."""
+
+    direct_batch = False
+
+    def batch(self, raw: Mapping[str, Any]) -> Any:
+        decoded = raw[self.key]
+        if isinstance(decoded, np.ndarray):
+            return decoded
+        values, shapes, row_splits, present = decoded
+        if row_splits is not None:
+            return Ragged.unchecked(values, row_splits, shapes, present)
+        return np.ma.MaskedArray(values, np.broadcast_to(~present[:, None, None, None], values.shape))
 
 
 class RaggedLayout(Layout):
@@ -316,21 +331,21 @@ class Rows(RaggedLayout):
     def flat(self, raw: Mapping[str, Any]) -> tuple[Any, Array, Any]:
         """All elements, where each record's begin and end, and which records have some."""
         values, value_splits, row_splits, present = raw[self.key]
-        return Bytes._trusted(values, value_splits, self.text) if self.strings else values, row_splits, present
+        return Bytes.unchecked(values, value_splits, self.text) if self.strings else values, row_splits, present
 
     def rows(self, values: Any, splits: Array, present: Array | None) -> Ragged:
         """The elements cut into rows."""
         if len(self.shape) == 1:
-            return Ragged._trusted(values, splits, None, present)
+            return Ragged.unchecked(values, splits, None, present)
         lengths = np.diff(splits)
         wrong = np.flatnonzero(lengths % self.size)
         if len(wrong):
             raise self.wrong(f"{lengths[wrong[0]]} values", int(wrong[0]))
         if self.leading and not self.strings:
-            return Ragged._trusted(values.reshape(-1, *self.inner), splits // self.size, None, present)
+            return Ragged.unchecked(values.reshape(-1, *self.inner), splits // self.size, None, present)
         unknown = lengths // self.size
         sizes = [unknown if size is None else np.full_like(unknown, size) for size in self.shape]
-        return Ragged._trusted(values, splits, np.stack(sizes, axis=1), present)
+        return Ragged.unchecked(values, splits, np.stack(sizes, axis=1), present)
 
     def elements(self, column: Ragged) -> tuple[Any, Array | None, Array]:
         values = column.values
@@ -373,14 +388,14 @@ class EncodedList(RaggedLayout):
     def flat(self, raw: Mapping[str, Any]) -> tuple[Array, Array, Array | None]:
         """All elements, where each record's begin and end, and which records have some."""
         values, value_splits, row_splits, present = raw[self.key]
-        strings = Bytes._trusted(values, value_splits)
+        strings = Bytes.unchecked(values, value_splits)
         row_of = np.repeat(np.arange(len(row_splits) - 1), np.diff(row_splits))
         data = b"".join(self._decoded(string, int(row)) for string, row in zip(strings, row_of, strict=True))
         return np.frombuffer(bytearray(data), self.dtype).reshape(len(strings), *self.inner), row_splits, present
 
     def rows(self, values: Array, splits: Array, present: Array | None) -> Ragged:
         """The elements cut into rows."""
-        return Ragged._trusted(values, splits, None, present)
+        return Ragged.unchecked(values, splits, None, present)
 
     def _decoded(self, data: bytes, row: int) -> bytes:
         if self.field.encoding == "zlib":
@@ -433,7 +448,7 @@ class Shaped(Layout):
         if present is not None:
             shapes = np.where(present[:, None], shapes, 0)
         check_shapes(self, shapes, self.field.shape, present, np.diff(row_splits))
-        return Ragged._trusted(values, row_splits, shapes, present)
+        return Ragged.unchecked(values, row_splits, shapes, present)
 
     def parts(self, column: Any, rows: int) -> list[Parts]:
         if not isinstance(column, Ragged):
@@ -481,9 +496,9 @@ class Nested(Layout):
             if (lengths < 0).any() or wrong.any():
                 row = int(np.argmax(wrong)) - 1 if wrong.any() else 0
                 raise self.wrong("row lengths that do not add up", max(row, 0))
-            column = self.rows.rows(values, splits, None) if innermost else Ragged._trusted(column, splits)
+            column = self.rows.rows(values, splits, None) if innermost else Ragged.unchecked(column, splits)
             below = outer
-        return Ragged._trusted(column, below, None, present)
+        return Ragged.unchecked(column, below, None, present)
 
     def parts(self, column: Any, rows: int) -> list[Parts]:
         if not isinstance(column, Ragged):
@@ -530,7 +545,7 @@ def _row_shapes(column: Ragged) -> tuple[Array, Array]:
 
 def _string_parts(column: Bytes) -> tuple[Array, Array]:
     if column.text and len(column.values) and column.values.max() > 127:
-        column._strings()  # says which one is not UTF-8
+        column.strings()  # says which one is not UTF-8
     return np.ascontiguousarray(column.values), np.ascontiguousarray(column.row_splits)
 
 

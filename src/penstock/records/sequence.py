@@ -36,11 +36,11 @@ class SequenceCodec:
         if both:
             got = f"{both[0]!r} in the context and in the steps"
             raise SchemaError(f"expected each field once, got {got}", hint="Rename one of them")
-        for name, layout in self._steps._layouts.items():
+        for name, layout in self._steps.layouts.items():
             if len(layout.columns()) > 1:
                 hint = "Leave one dimension unknown, or one list, in each step"
                 raise SchemaError(f"expected a step that one feature holds, got {layout.field}", name, hint)
-        self._plan = SequencePlan(self._context._plan, self._steps._plan)
+        self._plan = SequencePlan(self._context.plan, self._steps.plan)
 
     def __repr__(self) -> str:
         return f"SequenceCodec(context={self.context!r}, steps={self.steps!r})"
@@ -53,8 +53,8 @@ class SequenceCodec:
     def decode(self, records: Records | Iterable[bytes]) -> dict[str, Any]:
         """Records as a batch: a column for each field, a Ragged one for each field of the steps."""
         context, steps = self._plan.decode(records if isinstance(records, Records) else list(records))
-        columns = {name: _step_column(layout, steps[name]) for name, layout in self._steps._layouts.items()}
-        return self._context._batch(context) | self.steps.unflatten(columns)
+        columns = {name: _step_column(layout, steps[name]) for name, layout in self._steps.layouts.items()}
+        return self._context.to_batch(context) | self.steps.unflatten(columns)
 
     def decode_example(self, record: bytes) -> dict[str, Any]:
         """One record as an example."""
@@ -67,9 +67,9 @@ class SequenceCodec:
         context, steps = self._split(columns)
         flat = self.steps.flatten(steps)
         rows = None if context else self._count(flat)
-        parts, rows = self._context._parts(context, rows)
+        parts, rows = self._context.to_parts(context, rows)
         return self._plan.encode(
-            parts, [_step_parts(layout, flat[name], rows) for name, layout in self._steps._layouts.items()], rows
+            parts, [_step_parts(layout, flat[name], rows) for name, layout in self._steps.layouts.items()], rows
         )
 
     def encode_examples(self, examples: Iterable[Mapping[str, Any]]) -> Records:
@@ -85,12 +85,12 @@ class SequenceCodec:
             steps.append(self.steps.flatten(of_steps, where))
         parts = [
             own
-            for name, layout in self._context._layouts.items()
+            for name, layout in self._context.layouts.items()
             for own in layout.gather(example[name] for example in context)
         ]
         lists = [
             _step_parts(layout, [example[name] for example in steps], len(steps))
-            for name, layout in self._steps._layouts.items()
+            for name, layout in self._steps.layouts.items()
         ]
         return self._plan.encode(parts, lists, len(steps))
 
@@ -107,7 +107,7 @@ class SequenceCodec:
 
     def _count(self, flat: Mapping[str, Any]) -> int | None:
         """How many rows the columns of the steps have, where the context has none."""
-        name, layout = next(iter(self._steps._layouts.items()), (None, None))
+        name, layout = next(iter(self._steps.layouts.items()), (None, None))
         return rows_in(flat[name], name, f"list[{layout.field}]") if name and layout else None
 
 
@@ -117,7 +117,7 @@ def _step_column(layout: Layout, decoded: tuple[Any, Array, Array | None]) -> Ra
     steps = layout.batch({layout.key: values})
     if isinstance(steps, np.ma.MaskedArray) and not np.ma.is_masked(steps):
         steps = steps.data
-    return Ragged._trusted(steps, splits, None, None if present is None or present.all() else present)
+    return Ragged.unchecked(steps, splits, None, None if present is None or present.all() else present)
 
 
 def _step_parts(layout: Layout, column: Any, rows: int) -> StepParts:

@@ -85,14 +85,14 @@ class ShardWriter:
     def write_columns(self, codec: Codec, columns: Mapping[str, Any]) -> None:
         """Append a batch of columns; other threads encode while this one writes."""
         check_type(codec, Codec, "a codec", "write_columns", CODEC)
-        parts, rows = codec._parts(columns)
-        self._writer.write_columns(codec._plan, parts, rows, self._threads)
+        parts, rows = codec.to_parts(columns)
+        self._writer.write_columns(codec.plan, parts, rows, self._threads)
 
     def write_examples(self, codec: Codec, examples: Iterable[Mapping[str, Any]]) -> None:
         """Append examples."""
         check_type(codec, Codec, "a codec", "write_examples", CODEC)
-        rows, coerce = codec._rows(examples)
-        self._writer.write_examples(codec._plan, rows, coerce, self._threads)
+        rows, coerce = codec.to_rows(examples)
+        self._writer.write_examples(codec.plan, rows, coerce, self._threads)
 
     def close(self) -> None:
         """Publish the file."""
@@ -192,13 +192,13 @@ class ShardReader:
 
     def example(self, codec: Codec, index: int) -> dict[str, Any]:
         """One record, decoded."""
-        if codec._direct_example:
-            return codec._example(self._shard.example(codec._plan, index))
+        if codec.direct_example:
+            return codec.to_example(self._shard.example(codec.plan, index))
         return first_row(self.examples(codec, [index]))
 
     def examples(self, codec: Codec, indices: slice | Sequence[int]) -> dict[str, Any]:
         """Some records, decoded as a batch."""
-        return codec._batch(self._shard.examples(codec._plan, self._numbers(indices)))
+        return codec.to_batch(self._shard.examples(codec.plan, self._numbers(indices)))
 
     def batches(
         self,
@@ -213,7 +213,7 @@ class ShardReader:
         """The records in order, decoded in batches of `size`, ahead of the caller on `threads` threads."""
         first, last, _ = slice(start, stop).indices(len(self))
         span = (first, max(first, last))
-        return _batches(codec, self._shard.feed(codec._plan, span, size, drop_remainder, threads or default_threads()))
+        return _batches(codec, self._shard.feed(codec.plan, span, size, drop_remainder, threads or default_threads()))
 
     def verify(self, *, progress: Progress = None) -> Report:
         """Look at every byte of the file."""
@@ -226,7 +226,7 @@ class ShardReader:
 def _batches(codec: Codec, feed: Feed) -> Iterator[dict[str, Any]]:
     try:
         for raw in feed:
-            yield codec._batch(raw)
+            yield codec.to_batch(raw)
     finally:
         feed.close()
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from .._core import describe
 from ..errors import CorruptionError, SchemaError
-from ..schema.dtypes import INTEGERS, TEXTS
+from ..schema.coercion import INTEGERS, TEXTS
 from ..schema.field import Field
 from ..schema.schema import Schema
 from .inspect import first_records

@@ -1,4 +1,4 @@
-"""How a value is fitted into its field: without a loss, or not at all.
+"""Dtypes and shapes, and how a value is fitted into its field: without a loss, or not at all.
 
 NumPy's numbers keep their dtype or move to one that holds them all, Python's have no width and must fit, texts become
 bytes. Lists that belong together are equally long.
@@ -12,15 +12,44 @@ import reprlib
 import struct
 import zlib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from ..errors import SchemaError, name_known
-from .dtypes import DTYPES, FLOATS, INTEGERS, MAX_RANK, TEXTS, Shape, common_dtype, write_dimensions
 
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+TEXTS = ("bytes", "str")
+DTYPES = ("bool", *INTEGERS, *FLOATS, *TEXTS)
+MAX_DEPTH = 32  # dicts within dicts, and lists within lists
+MAX_RANK = 30  # dimensions of one value: NumPy stops at 32, and a batch adds one
+MAX_ELEMENTS = 2**40  # of one value's known dimensions: far more than a record holds
+Shape: TypeAlias = "tuple[int | None, ...]"
 _COLORS = {1: 0, 2: 4, 3: 2, 4: 6}  # channels, and what PNG calls them: grey, grey and alpha, RGB, RGB and alpha
 _IMAGES = "An image is the bytes of its file, an image of Pillow, or uint8[height,width,channels]"
+
+
+def common_dtype(a: str, b: str) -> str | None:
+    """The narrowest dtype that holds both, None if there is none. An integer and a float meet in float64."""
+    if a == b:
+        return a
+    if a in TEXTS or b in TEXTS:
+        return None
+    if a in FLOATS or b in FLOATS:
+        return "float32" if a in FLOATS and b in FLOATS and "float64" not in (a, b) else "float64"
+    if "bool" in (a, b):
+        return b if a == "bool" else a
+    a, b = sorted((a, b), key=lambda dtype: int(dtype.lstrip("uint")))
+    if a[0] == b[0] or (a[0] == "u" and a[1:] != b):
+        return b
+    bits = 2 * int((a if a[0] == "u" else b).lstrip("uint"))
+    return f"int{bits}" if bits <= 64 else None
+
+
+def write_dimensions(shape: Shape) -> str:
+    """A shape as types show it: "[4,?]", nothing for a single value."""
+    return f"[{','.join('?' if size is None else str(size) for size in shape)}]" if shape else ""
 
 
 class ValueType(Protocol):
@@ -86,9 +115,11 @@ def _coerce_texts(field: ValueType, value: Any, where: str) -> np.ndarray[Any, A
         if field.dtype == "bytes" and isinstance(item, (bytes, bytearray, memoryview)):
             encoded[index] = bytes(item)
         elif field.dtype == "str" and isinstance(item, str):
-            if not is_utf8(item):
-                raise _mismatch(field, value, where, got=f"a str that is not valid Unicode, {reprlib.repr(item)}")
-            encoded[index] = item.encode()
+            try:
+                encoded[index] = item.encode()
+            except UnicodeEncodeError:  # half of a surrogate pair
+                got = f"a str that is not valid Unicode, {reprlib.repr(item)}"
+                raise _mismatch(field, value, where, got=got) from None
         else:
             raise _mismatch(field, value, where, _text_hint(field, item, value))
     return encoded.reshape(shape)
@@ -276,15 +307,7 @@ def map_nested(function: Any, value: Any, into: type[list[Any]] | type[tuple[Any
     return into(map_nested(function, item, into, depth + 1) for item in value)
 
 
-# Texts, and what messages say
-def is_utf8(name: Any) -> bool:
-    """Whether it is a str that can be stored: one without halves of surrogate pairs."""
-    try:
-        return isinstance(name, str) and name.encode() is not None
-    except UnicodeEncodeError:
-        return False
-
-
+# What messages say
 def _describe(value: Any) -> str:
     """The type of any value, in the notation of fields; Python's numbers have no width."""
     if isinstance(value, (np.ndarray, np.generic)):

@@ -59,14 +59,14 @@ class Ragged:
         return shapes
 
     @classmethod
-    def _trusted(
+    def unchecked(
         cls,
         values: Array | Bytes | Ragged,
         row_splits: Array,
         shapes: Array | None = None,
         present: Array | None = None,
     ) -> Ragged:
-        """Without the checks: for parts that fit by construction."""
+        """Return a column of these parts without checking them."""
         column = cls.__new__(cls)
         column.values = values
         column.row_splits = row_splits
@@ -100,7 +100,7 @@ class Ragged:
                 arrays = [array.ravel() for array in arrays]
             values = np.concatenate(arrays) if arrays else np.empty(0, dtype=dtype)
             lengths[filled] = [len(array) for array in arrays]
-        return cls._trusted(values, _splits(lengths), shapes, None if present.all() else present)
+        return cls.unchecked(values, _splits(lengths), shapes, None if present.all() else present)
 
     def __len__(self) -> int:
         return len(self.row_splits) - 1
@@ -115,7 +115,7 @@ class Ragged:
             first, last = _bounds(index, len(self))
             values = self.values[int(self.row_splits[first]) : int(self.row_splits[last])]
             splits = self.row_splits[first : last + 1] - self.row_splits[first]
-            return Ragged._trusted(values, splits, _cut(self.shapes, first, last), _cut(self.present, first, last))
+            return Ragged.unchecked(values, splits, _cut(self.shapes, first, last), _cut(self.present, first, last))
         index = _position(index, len(self))
         if self.present is not None and not self.present[index]:
             return None
@@ -204,12 +204,12 @@ class Bytes:
         self.row_splits = _checked_splits(row_splits, len(self.values))
         self.text = text
         self.shape = shape or None
-        if self._per_row < 1 or (len(self.row_splits) - 1) % self._per_row:
+        if self.strings_per_row < 1 or (len(self.row_splits) - 1) % self.strings_per_row:
             raise SchemaError(f"expected rows of shape {shape}, got {len(self.row_splits) - 1} strings")
         self.present = _checked_present(present, len(self))
 
     @classmethod
-    def _trusted(
+    def unchecked(
         cls,
         values: Array,
         row_splits: Array,
@@ -217,7 +217,7 @@ class Bytes:
         shape: tuple[int, ...] | None = None,
         present: Array | None = None,
     ) -> Bytes:
-        """Without the checks: for parts that fit by construction."""
+        """Return a column of these parts without checking them."""
         column = cls.__new__(cls)
         column.values = values
         column.row_splits = row_splits
@@ -239,10 +239,11 @@ class Bytes:
         parts = [b"" if item is None else item.encode() if isinstance(item, str) else item for item in items]
         values = np.frombuffer(b"".join(parts), dtype=np.uint8)
         lengths = np.array([len(part) for part in parts], dtype=np.int64)
-        return cls._trusted(values, _splits(lengths), text, None, None if present.all() else present)
+        return cls.unchecked(values, _splits(lengths), text, None, None if present.all() else present)
 
     @property
-    def _per_row(self) -> int:
+    def strings_per_row(self) -> int:
+        """Number of strings in each row."""
         return math.prod(self.shape) if self.shape else 1
 
     @property
@@ -251,7 +252,7 @@ class Bytes:
         return np.dtype(object)
 
     def __len__(self) -> int:
-        return (len(self.row_splits) - 1) // self._per_row
+        return (len(self.row_splits) - 1) // self.strings_per_row
 
     @overload
     def __getitem__(self, index: int) -> Any: ...
@@ -261,13 +262,13 @@ class Bytes:
         """One row (bytes or str, None when missing, an object array where rows have a shape), or a column of some."""
         if isinstance(index, slice):
             first, last = _bounds(index, len(self))
-            splits = self.row_splits[first * self._per_row : last * self._per_row + 1]
+            splits = self.row_splits[first * self.strings_per_row : last * self.strings_per_row + 1]
             values = self.values[int(splits[0]) : int(splits[-1])]
-            return Bytes._trusted(values, splits - splits[0], self.text, self.shape, _cut(self.present, first, last))
+            return Bytes.unchecked(values, splits - splits[0], self.text, self.shape, _cut(self.present, first, last))
         index = _position(index, len(self))
         if self.present is not None and not self.present[index]:
             return None
-        strings = self[index : index + 1]._strings(index)
+        strings = self[index : index + 1].strings(index)
         return _objects(strings).reshape(self.shape) if self.shape else strings[0]
 
     def __iter__(self) -> Iterator[Any]:
@@ -278,7 +279,7 @@ class Bytes:
         missing = "" if self.present is None else f", {int((~self.present).sum())} missing"
         return f"Bytes({len(self)} rows of {kind}, {len(self.values)} bytes{missing})"
 
-    def _strings(self, first_row: int = 0) -> list[Any]:
+    def strings(self, first_row: int = 0) -> list[Any]:
         """All strings in order, those of missing rows included."""
         buffer = self.values.tobytes()
         splits = self.row_splits.tolist()
@@ -290,20 +291,20 @@ class Bytes:
             try:
                 texts.append(part.decode())
             except UnicodeDecodeError:
-                where = f"row {first_row + len(texts) // self._per_row}"
+                where = f"row {first_row + len(texts) // self.strings_per_row}"
                 raise SchemaError("expected str, got bytes that are not UTF-8", where, "Read it as bytes") from None
         return texts
 
     def to_numpy(self) -> Array:
         """An object array [n, *shape] of bytes or str, None where a row is missing."""
-        array = _objects(self._strings()).reshape(len(self), *(self.shape or ()))
+        array = _objects(self.strings()).reshape(len(self), *(self.shape or ()))
         if self.present is not None:
             array[~self.present] = None
         return array
 
     def to_list(self) -> list[Any]:
         """bytes or str, None where a row is missing; nested lists where rows have a shape."""
-        rows = self._strings() if not self.shape else self.to_numpy().tolist()
+        rows = self.strings() if not self.shape else self.to_numpy().tolist()
         if self.present is None:
             return rows
         return [row if there else None for row, there in zip(rows, self.present.tolist(), strict=True)]

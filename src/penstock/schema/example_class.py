@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 
 from ..errors import PenstockError, SchemaError, name_known
-from .dtypes import DTYPES, INTEGERS, write_dimensions
-from .field import Field
-from .image import Image
+from .coercion import DTYPES, INTEGERS, write_dimensions
+from .field import Field, Image
 from .schema import Schema
 
 T = TypeVar("T")

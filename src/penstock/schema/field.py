@@ -1,4 +1,4 @@
-"""One value of an example: a Field, its type and how it is stored.
+"""One value of an example: a Field, its type and how it is stored; an Image, how the files of a field are decoded.
 
 Types are written the way messages show them:
 
@@ -12,14 +12,33 @@ from __future__ import annotations
 import math
 import re
 import reprlib
-from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from ..errors import MissingDependencyError, SchemaError, did_you_mean
-from .coercion import coerce, is_utf8, map_nested
-from .dtypes import DTYPES, FLOATS, INTEGERS, MAX_DEPTH, MAX_ELEMENTS, MAX_RANK, TEXTS, Shape, write_dimensions
+from .. import _core
+from ..errors import MissingDependencyError, SchemaError, did_you_mean, name_known
+from .coercion import (
+    DTYPES,
+    FLOATS,
+    INTEGERS,
+    MAX_DEPTH,
+    MAX_ELEMENTS,
+    MAX_RANK,
+    TEXTS,
+    Shape,
+    coerce,
+    map_nested,
+    write_dimensions,
+)
+from .columns import Array
+
+Encoding: TypeAlias = Literal["auto", "none", "bytes", "zlib"]
+Kind: TypeAlias = Literal["tensor", "text", "label", "image", "video", "audio", "box"]
+Crop: TypeAlias = Literal["center", "random"]
+Channels: TypeAlias = Literal[1, 3, 4]
 
 ENCODINGS = ("none", "bytes", "zlib")
 PIXELS = ("uint8", "uint16", "float32")
@@ -48,11 +67,11 @@ class Field:
     dtype: str = "float32"
     shape: Shape = ()
     _: KW_ONLY
-    encoding: str = "auto"
+    encoding: Encoding = "auto"
     optional: bool = False
     default: Any = None
     classes: tuple[str, ...] | None = None
-    kind: str = "tensor"
+    kind: Kind = "tensor"
     levels: int = 0
     decoded: str | None = None
 
@@ -268,8 +287,116 @@ def _checked_classes(classes: Any, where: str) -> tuple[str, ...]:
     return tuple(str(name) for name in classes)
 
 
+def is_utf8(name: object) -> bool:
+    """Return whether it is a str that can be stored: one without halves of surrogate pairs."""
+    try:
+        return isinstance(name, str) and name.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
 def _literal(value: Any) -> str:
     """The repr, also for numbers that have no literal."""
     if isinstance(value, tuple):
         return f"({', '.join(map(_literal, value))}{',' * (len(value) == 1)})"
     return f"float({str(value)!r})" if isinstance(value, float) and not math.isfinite(value) else repr(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """The annotation of a field that holds an image file, `image: Image`; and, called, how such files are decoded.
+
+    size      (height, width) of the result, exactly
+    max_side  the longer side is at most this; smaller images stay as they are
+    crop      None: all of the image; "center": its largest centered part of the aspect ratio of `size`; "random": a
+              part of a random share of its area (`scale`) in a random aspect ratio (`ratio`: width / height)
+    flip      how probable it is that left and right are swapped
+    channels  1: grey; 3: RGB; 4: RGB and alpha; None: as stored
+    seed      other seeds give other crops and flips
+
+    Crops and flips depend on the seed, the field, the epoch and the example's place in it, and on nothing else.
+    """
+
+    size: tuple[int, int] | None = None
+    max_side: int | None = None
+    crop: Crop | None = None
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: float = 0.0
+    channels: Channels | None = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("size", "scale", "ratio"):
+            value = getattr(self, name)
+            if isinstance(value, list):  # as configuration files have them
+                object.__setattr__(self, name, tuple(value))
+            elif value is not None and not isinstance(value, tuple):
+                raise SchemaError(f"expected two numbers, such as (224, 224), got {type(value).__name__}", name)
+        _core.Images({"Image": asdict(self)})  # it refuses what makes no sense
+
+    if TYPE_CHECKING:  # the value of a field annotated with it
+
+        def __get__(self, example: object, kind: type | None = None) -> bytes: ...
+        def __set__(self, example: object, value: bytes) -> None: ...
+
+    def decode(self, data: bytes, random: int = 0) -> Array:
+        """The pixels of an image file: uint8[height, width, channels]. `random` decides crops and flips."""
+        return _core.decode_image(data, random, **asdict(self))
+
+    def resize(self, data: bytes, place: str = "") -> bytes:
+        """An image file of this size, in the channels that it has; one of the size stays as it is.
+
+        JPEG stays JPEG, all other formats become PNG. `place` is named where the file is broken.
+        """
+        return _core.resize_image(data, place, **asdict(self))
+
+
+Decode: TypeAlias = "bool | Mapping[str, bool | Image]"
+"""How images are decoded: all of them, none, or options by field."""
+
+
+def image_options(leaves: Iterable[Field], decode: Decode) -> dict[str, Image]:
+    """Return how each field that holds images is decoded; fields whose images stay bytes are left out."""
+    given = decode if isinstance(decode, Mapping) else {}
+    images: dict[str, Image] = {}
+    for field in leaves:
+        if not _holds_image(field):
+            continue
+        wanted = given.get(field.name, decode is not False and _is_plain(field))
+        if not isinstance(wanted, (bool, Image)):
+            expected = "expected True, False or Image(...)"
+            raise SchemaError(f"{expected}, got {type(wanted).__name__}", f"decode, field {field.name!r}")
+        if wanted is not False:
+            images[field.name] = wanted if isinstance(wanted, Image) else _plain_image(field)
+    return images
+
+
+def check_decode(leaves: Iterable[Field], decode: Decode) -> None:
+    """Refuse options for fields that hold no images."""
+    if not isinstance(decode, (bool, Mapping)):
+        raise SchemaError(f"expected True, False or options by field, got {type(decode).__name__}", "decode")
+    fields = [leaf for leaf in leaves if _holds_image(leaf)]
+    names = [field.name for field in fields]
+    for name in decode if isinstance(decode, Mapping) else ():
+        if name not in names:
+            raise SchemaError(f"no image field {name!r}", "decode", name_known(name, names, "image fields"))
+    image_options(fields, decode)
+
+
+def _holds_image(field: Field) -> bool:
+    return field.kind == "image" and not field.levels
+
+
+def _is_plain(field: Field) -> bool:
+    """Return whether the pixels are bytes, in one frame: the core decodes no others."""
+    return field.decoded is None or (field.decoded.startswith("uint8[") and field.decoded.count(",") == 2)
+
+
+def _plain_image(field: Field) -> Image:
+    """Return an image with the channels of the field, RGB by default; pixels that are classes stay as stored."""
+    if field.classes is not None:
+        return Image(channels=None)
+    channels = 3 if field.decoded is None else Field.parse(field.decoded).shape[-1]
+    known: dict[int | None, Channels] = {1: 1, 3: 3, 4: 4}
+    return Image(channels=known.get(channels))

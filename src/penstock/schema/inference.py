@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from ..errors import SchemaError
-from .coercion import is_picture
-from .dtypes import DTYPES, MAX_DEPTH, TEXTS, common_dtype, write_dimensions
-from .field import Field
+from .coercion import DTYPES, MAX_DEPTH, TEXTS, common_dtype, is_picture, write_dimensions
+from .field import Encoding, Field, Kind
 from .schema import Schema
 
 _LIST = -1  # a dimension that is a list: its rows may differ in length
@@ -37,7 +36,7 @@ class _Leaf(NamedTuple):
     optional: bool = False
     default: Any = None
     classes: tuple[str, ...] | None = None
-    kind: str = "tensor"
+    kind: Kind = "tensor"
     decoded: str | None = None
 
     def __str__(self) -> str:
@@ -302,7 +301,7 @@ def _settled(node: _Node, name: str, inside: bool = False, *, short: bool = Fals
         name,
         "float32" if short and node.encoding == _SHORT and node.dtype == "float64" else node.dtype,
         shape,
-        encoding="auto" if plain else node.encoding,
+        encoding="auto" if plain else cast("Encoding", node.encoding),
         optional=node.optional,
         default=node.default,
         classes=node.classes,

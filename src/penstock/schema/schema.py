@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import SchemaError, name_known
-from .coercion import check_lengths, is_utf8, map_nested
-from .dtypes import FLOATS, MAX_DEPTH
-from .field import Field
+from .coercion import FLOATS, MAX_DEPTH, check_lengths, map_nested
+from .field import Field, is_utf8
 
 JSON_VERSION = 1
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..errors import CorruptionError, MissingDependencyError, SchemaError, StorageError, name_known
 from ..records.inspect import image_type
+from ..schema.coercion import DTYPES
 from ..schema.columns import Array, Bytes, Ragged
-from ..schema.dtypes import DTYPES
 from ..schema.field import Field
 from ..schema.inference import infer
 from ..schema.schema import Schema
@@ -282,9 +282,13 @@ def _field(name: str, column: Any) -> Field | Schema:
     while isinstance(inner, Ragged) and isinstance(inner.values, (Ragged, Bytes)):
         levels, inner = levels + 1, inner.values
     if isinstance(inner, Bytes):
-        kind = "image" if not levels and _all_images(inner) else "tensor"
         return Field(
-            name, "str" if inner.text else "bytes", inner.shape or (), levels=levels, optional=optional, kind=kind
+            name,
+            "str" if inner.text else "bytes",
+            inner.shape or (),
+            levels=levels,
+            optional=optional,
+            kind="image" if not levels and _all_images(inner) else "tensor",
         )
     _check_dtype(name, inner.dtype)
     dtype = inner.dtype.name

@@ -163,7 +163,7 @@ def _files_read(source: Any) -> list[str]:
     """The record files that a source reads."""
     found: list[str] = []
     for each in origins(source):
-        files = getattr(getattr(each, "_recipe", each), "files", ())
+        files = getattr(getattr(each, "spec", each), "files", ())
         found += [str(getattr(file, "path", file)) for file in files]
     return found
 

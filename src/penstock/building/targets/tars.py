@@ -19,7 +19,7 @@ from ...loading.dataset import Dataset, load
 from ...records.inspect import image_type
 from ...records.shard import ShardFormat
 from ...records.tar import KEY, SUFFIXES
-from ...schema.dtypes import INTEGERS
+from ...schema.coercion import INTEGERS
 from ...schema.field import Field
 from ...schema.schema import Schema
 from ...sources.fingerprint import digest

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import SchemaError, check_known
+from ...schema.coercion import TEXTS
 from ...schema.columns import Array, Bytes, Ragged
-from ...schema.dtypes import TEXTS
 from ...schema.field import Field
 from ...schema.schema import Schema
 from ..spec import Items, Mark
@@ -77,9 +77,9 @@ def _join(parts: list[Any]) -> Any:
         if any(part.present is not None for part in parts):
             present = np.concatenate([np.ones(len(p), bool) if p.present is None else p.present for p in parts])
         if isinstance(first, Bytes):
-            return Bytes._trusted(values, row_splits, first.text, first.shape, present)
+            return Bytes.unchecked(values, row_splits, first.text, first.shape, present)
         shapes = None if first.shapes is None else np.concatenate([part.shapes for part in parts])
-        return Ragged._trusted(values, row_splits, shapes, present)
+        return Ragged.unchecked(values, row_splits, shapes, present)
     if isinstance(first, np.ma.MaskedArray):
         return np.ma.MaskedArray(
             np.concatenate([part.data for part in parts]), np.concatenate([np.ma.getmaskarray(part) for part in parts])
@@ -96,10 +96,10 @@ def _gather(column: Any, rows: Array) -> Any:
     if isinstance(column, Ragged):
         elements, splits = _ranges(column.row_splits, rows)
         shapes = None if column.shapes is None else column.shapes[rows]
-        return Ragged._trusted(_gather(column.values, elements), splits, shapes, present)
-    strings = (rows[:, None] * column._per_row + np.arange(column._per_row)).reshape(-1)
+        return Ragged.unchecked(_gather(column.values, elements), splits, shapes, present)
+    strings = (rows[:, None] * column.strings_per_row + np.arange(column.strings_per_row)).reshape(-1)
     letters, splits = _ranges(column.row_splits, strings)
-    return Bytes._trusted(column.values[letters], splits, column.text, column.shape, present)
+    return Bytes.unchecked(column.values[letters], splits, column.text, column.shape, present)
 
 
 def _ranges(splits: Array, rows: Array) -> tuple[Array, Array]:
@@ -360,7 +360,7 @@ def _strings(values: Sequence[Any], field: Field, kind: type) -> Any:
         items += row
     flat = Bytes.from_list(items, text=kind is str)
     present = np.array([value is not None for value in values])
-    return Bytes._trusted(flat.values, flat.row_splits, flat.text, sizes, None if present.all() else present)
+    return Bytes.unchecked(flat.values, flat.row_splits, flat.text, sizes, None if present.all() else present)
 
 
 def ragged(rows: Sequence[Array | None], dimensions: int, dtype: Any, *, shapes: bool) -> Ragged:
@@ -378,7 +378,7 @@ def ragged(rows: Sequence[Array | None], dimensions: int, dtype: Any, *, shapes:
         given = np.zeros((len(rows), dimensions), np.int64)
         given[present] = [row.shape for row in filled]
     values = values if dtype is None else values.astype(dtype, copy=False)
-    return Ragged._trusted(values, splits, given, None if present.all() else present)
+    return Ragged.unchecked(values, splits, given, None if present.all() else present)
 
 
 # Fields that a map made

@@ -110,7 +110,7 @@ class Program:
         return np.random.default_rng([seed, self._run.position.epoch, position, *mark[1 : 1 + self._slots]])
 
     def _blamed(self, error: Exception, text: str, mark: Mark) -> LoadError:
-        echoed = any(mark[self._run.recipe.slot(step)] for step in self._run.recipe.steps if isinstance(step, Echo))
+        echoed = any(mark[self._run.spec.slot(step)] for step in self._run.spec.steps if isinstance(step, Echo))
         place = self._run.place(mark[0] - (not echoed))  # a copy leaves with the mark from before its item
         where = f"{'the batch whose last example is ' * self._batches}{place}"
         return LoadError(f"{text} failed: {type(error).__name__}: {error} - at {where}", key=place.key, path=place.path)

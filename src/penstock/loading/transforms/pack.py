@@ -159,7 +159,7 @@ def _from_rows(rows: list[Any], name: str) -> Ragged:
             "select() the fields to pack",
         )
     splits = np.concatenate([[0], np.cumsum([len(array) for array in arrays])])
-    return Ragged._trusted(np.concatenate(arrays), splits)
+    return Ragged.unchecked(np.concatenate(arrays), splits)
 
 
 def bucketed(
