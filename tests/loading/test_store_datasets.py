@@ -255,9 +255,9 @@ def test_a_cache_that_is_too_small_says_what_to_do(url: str, local: Path, tmp_pa
         list(split.shuffle(seed=1).batch(10))
     with pytest.raises(ps.StorageError, match=r"expected a cache of \d+ bytes or more.*cache_bytes="):
         list(ps.load(url, cache=tmp_path / "b", cache_bytes=1000)["train"].batch(10))
-    with pytest.raises(ps.SchemaError, match="expected cache_bytes to be 1 or more"):
+    with pytest.raises(ps.ArgumentError, match="expected cache_bytes to be 1 or more"):
         ps.load(url, cache_bytes=0)
-    with pytest.raises(ps.SchemaError, match="expected cache_bytes with a URL"):
+    with pytest.raises(ps.ArgumentError, match="expected cache_bytes with a URL"):
         ps.load(local, cache_bytes=5)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .._core import Records
-from ..errors import CorruptionError, ExampleError, PenstockError, SchemaError, StorageError, redact
+from ..errors import ArgumentError, CorruptionError, ExampleError, PenstockError, SchemaError, StorageError, redact
 from ..records.codec import Codec
 from ..records.formats import Format
 from ..schema.coercion import is_picture
@@ -143,7 +143,7 @@ class Encoder:
             their_keys = keys[done : (done := done + len(some))]
             try:
                 records = made()
-            except (SchemaError, CorruptionError, StorageError):
+            except (ArgumentError, SchemaError, CorruptionError, StorageError):
                 records = None  # of a bad one among them: taken one by one, it meets its fate by name
             if records is not None:
                 yield records, their_keys

@@ -318,7 +318,7 @@ def open_manifest(
     chosen = format or manifest.format
     if chosen not in manifest.formats:
         hint = name_known(chosen, manifest.formats, "formats")
-        raise SchemaError(f"expected a dataset in the format {chosen!r}, got none", str(directory), hint)
+        raise ArgumentError(f"expected a dataset in the format {chosen!r}, got none", str(directory), hint)
     ranged = chosen != "tfrecord" or not manifest.format_options(chosen).get("compression")
     shards = manifest.formats[chosen]
     if cache is None:
@@ -382,7 +382,7 @@ def open_files(
     tars = [file for file in files if opened[file].rules is not None]
     if tars and len(tars) < len(files):
         other = next(file for file in files if opened[file].rules is None)
-        raise SchemaError(f"expected files of one kind, got the tar {tars[0]} and {other}", "load")
+        raise ArgumentError(f"expected files of one kind, got the tar {tars[0]} and {other}", "load")
     if tars:
         known = sampled_schema(files, raw=raw) if schema is None else checked_schema(schema)
         rules = tuple(rules_of(known))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .._core import crc32c
-from ..errors import CorruptionError, NotFoundError, RecordIndexError, SchemaError, did_you_mean, name_known
+from ..errors import ArgumentError, CorruptionError, NotFoundError, RecordIndexError, did_you_mean, name_known
 from ..storage.files import beside, checked_path, read_bytes
 from ..storage.local import publish
 from .manifest import KEYS_SUFFIX, Manifest, ShardEntry, read_manifest
@@ -79,7 +79,7 @@ def places_of(path: str | Path, key: str) -> list[Place]:
             seen = seen or found
     if not (exact or parts):
         hint = did_you_mean(key, [seen]) or f"Keys of this dataset are such as {seen!r}"
-        raise SchemaError(f"no record was made from {key!r}", str(directory), hint)
+        raise ArgumentError(f"no record was made from {key!r}", str(directory), hint)
     return exact or parts
 
 
@@ -88,7 +88,7 @@ def place_of_record(path: str | Path, split: str, number: int) -> Place:
     directory = checked_path(path)
     manifest = read_manifest(directory)
     if split not in manifest.splits:
-        raise SchemaError(f"no split {split!r}", str(directory), name_known(split, manifest.splits, "splits"))
+        raise ArgumentError(f"no split {split!r}", str(directory), name_known(split, manifest.splits, "splits"))
     count = sum(shard.records for shard in manifest.splits[split])
     if not -count <= number < count:
         raise RecordIndexError(f"record {number} is outside of {split}, which has {count} - at {directory}")

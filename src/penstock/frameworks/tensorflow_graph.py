@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf  # type: ignore[import-untyped]
 
-from ..errors import SchemaError
+from ..errors import ArgumentError, SchemaError
 from ..loading.loader import Loader
 from ..loading.spec import Batch, Interleave, LoadSpec, Part, Repeat, Shuffle, Skip, Take
 from ..records.shard import open_shard
@@ -25,7 +25,7 @@ def graph_dataset(loader: Loader, interleave: Interleave | None = None) -> Any:
     """The dataset of a loader whose steps TensorFlow has too: files one after the other, or interleaved."""
     spec = loader.spec
     if not isinstance(spec.root, Part):
-        raise SchemaError("expected a split, got a mix", "to_tf(graph=True)", ANYHOW)
+        raise ArgumentError("expected a split, got a mix", "to_tf(graph=True)", ANYHOW)
     batch = _only_batch(spec)
     schema = spec.schema
     single = batch is None or batch.pad is not None
@@ -35,7 +35,7 @@ def graph_dataset(loader: Loader, interleave: Interleave | None = None) -> Any:
         dataset = _ordered(dataset, step)
     if spec.host.count > 1:
         if spec.host.even is not None:
-            raise SchemaError("expected a shard() without even=, got one with it", "to_tf(graph=True)", ANYHOW)
+            raise ArgumentError("expected a shard() without even=, got one with it", "to_tf(graph=True)", ANYHOW)
         dataset = dataset.shard(spec.host.count, spec.host.index)
     if batch is not None and not single:
         dataset = dataset.batch(batch.size, drop_remainder=batch.drop_remainder)
@@ -73,9 +73,9 @@ def _only_batch(spec: LoadSpec) -> Batch | None:
         return None
     if len(steps) == 1 and isinstance(steps[0], Batch):
         if steps[0].pad is not None and (type(steps[0].pad) is not int or steps[0].pad):
-            raise SchemaError(f"expected pad=0, got {steps[0].pad!r}", "to_tf(graph=True)", ANYHOW)
+            raise ArgumentError(f"expected pad=0, got {steps[0].pad!r}", "to_tf(graph=True)", ANYHOW)
         return steps[0]
-    raise SchemaError(
+    raise ArgumentError(
         "expected no step in Python but batch(), got others", "to_tf(graph=True)", "Map on the tf.data.Dataset instead"
     )
 
@@ -147,7 +147,7 @@ def _compression(path: str) -> str:
     reader = open_shard(path)
     if reader.format != "tfrecord":
         got = "an ArrayRecord file" if reader.format == "array_record" else "a tar file"
-        raise SchemaError(f"expected TFRecord files, got {got}", "to_tf(graph=True)", ANYHOW)
+        raise ArgumentError(f"expected TFRecord files, got {got}", "to_tf(graph=True)", ANYHOW)
     return (reader.compression or "").upper()
 
 
@@ -160,7 +160,7 @@ def _ordered(dataset: Any, step: Any) -> Any:
         return dataset.take(step.count)
     if isinstance(step, Skip):
         return dataset.skip(step.count)
-    raise SchemaError(f"expected a step that TensorFlow has, got {type(step).__name__.lower()}", "to_tf", ANYHOW)
+    raise ArgumentError(f"expected a step that TensorFlow has, got {type(step).__name__.lower()}", "to_tf", ANYHOW)
 
 
 # Fields

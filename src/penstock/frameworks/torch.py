@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MissingDependencyError, SchemaError
+from ..errors import ArgumentError, MissingDependencyError
 from ..loading.epoch import Iteration
 from ..loading.loader import Loader
 from ..loading.spec import Form
@@ -100,7 +100,7 @@ class TorchDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]  # t
         dealer = _dealer(dealers)
         if host.given:
             if dealer is not None and host.count > 1:
-                raise SchemaError(
+                raise ArgumentError(
                     f"expected all examples on every rank, since {dealer} gives each rank its part, "
                     f"got shard({host.index}, {host.count})",
                     "to_torch",

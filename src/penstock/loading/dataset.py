@@ -100,7 +100,7 @@ class Dataset(Mapping[str, Split]):
     def __contains__(self, expression: object) -> bool:
         """Whether `self[expression]` is a split: a name, or an expression such as "train[:80%]"."""
         try:
-            return isinstance(expression, str) and self[expression] is not None
+            return isinstance(expression, str) and bool(resolve(expression, self.opened.records))
         except (KeyError, ArgumentError):
             return False
 
@@ -157,6 +157,10 @@ class Dataset(Mapping[str, Split]):
     def files(self) -> ShardFiles:
         """All shards, split by split: examples are numbered through them."""
         return self.opened.files
+
+    def fingerprint(self) -> str:
+        """Return a digest of the shards, wherever they are."""
+        return self.opened.fingerprint()
 
 
 def _dataset(opened: Opened, decode: Decode, on_error: OnError) -> Dataset:

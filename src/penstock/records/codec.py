@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import _core
 from .._core import Images, Plan, Records
-from ..errors import SchemaError, check_type
+from ..errors import ArgumentError, SchemaError, check_type
 from ..schema.columns import Array
 from ..schema.field import Image
 from ..schema.schema import Schema
@@ -241,5 +241,5 @@ def max_row_bytes(limit: int | None = None) -> int:
     if limit is None:
         return _core.max_row_bytes()
     if type(limit) is not int or not 1 <= limit < 2**64:
-        raise SchemaError(f"expected a limit of 1 or more bytes, got {limit!r}", "max_row_bytes")
+        raise ArgumentError(f"expected a limit of 1 or more bytes, got {limit!r}", "max_row_bytes")
     return _core.max_row_bytes(limit)

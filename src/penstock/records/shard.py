@@ -13,7 +13,7 @@ import numpy as np
 
 from .._core import Feed, Index, Shard, Writer, salvage
 from .._core import Records as Records
-from ..errors import SchemaError, check_type
+from ..errors import ArgumentError, SchemaError, check_type
 from ..storage.paths import PathLike
 from .codec import Codec, default_threads, first_row
 from .index import existing_sidecar
@@ -42,7 +42,7 @@ class ShardFormat:
         for name in names:
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise SchemaError(f"expected {name} to be 1 or more, got {value!r}")
+                raise ArgumentError(f"expected {name} to be 1 or more, got {value!r}")
 
     def open_writer(self, path: PathLike, *, sync: bool = False, threads: int | None = None) -> ShardWriter:
         """What writes a shard of this format, with all that stands beside it."""

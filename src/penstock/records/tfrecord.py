@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from .._core import Index, Shard, Writer
-from ..errors import SchemaError, check_type
+from ..errors import ArgumentError, check_type
 from ..storage.paths import PathLike
 from .codec import default_threads
 from .index import existing_sidecar, is_foreign, sidecar_path
@@ -32,9 +32,9 @@ class TFRecord(ShardFormat):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.compression not in (None, "gzip", "zlib"):
-            raise SchemaError(f'expected compression None, "gzip" or "zlib", got {self.compression!r}')
+            raise ArgumentError(f'expected compression None, "gzip" or "zlib", got {self.compression!r}')
         if not 1 <= self.level <= 9:
-            raise SchemaError(f"expected a level from 1 to 9, got {self.level!r}")
+            raise ArgumentError(f"expected a level from 1 to 9, got {self.level!r}")
 
     def open_writer(self, path: PathLike, *, sync: bool = False, threads: int | None = None) -> TFRecordWriter:
         """What writes a shard, and its index beside it."""

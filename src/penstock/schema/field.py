@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from .. import _core
-from ..errors import MissingDependencyError, SchemaError, did_you_mean, name_known
+from ..errors import ArgumentError, MissingDependencyError, SchemaError, did_you_mean, name_known
 from .coercion import (
     DTYPES,
     FLOATS,
@@ -332,7 +332,7 @@ class Image:
             if isinstance(value, list):  # as configuration files have them
                 object.__setattr__(self, name, tuple(value))
             elif value is not None and not isinstance(value, tuple):
-                raise SchemaError(f"expected two numbers, such as (224, 224), got {type(value).__name__}", name)
+                raise ArgumentError(f"expected two numbers, such as (224, 224), got {type(value).__name__}", name)
         _core.Images({"Image": asdict(self)})  # it refuses what makes no sense
 
     if TYPE_CHECKING:  # the value of a field annotated with it
@@ -366,7 +366,7 @@ def image_options(leaves: Iterable[Field], decode: Decode) -> dict[str, Image]:
         wanted = given.get(field.name, decode is not False and _is_plain(field))
         if not isinstance(wanted, (bool, Image)):
             expected = "expected True, False or Image(...)"
-            raise SchemaError(f"{expected}, got {type(wanted).__name__}", f"decode, field {field.name!r}")
+            raise ArgumentError(f"{expected}, got {type(wanted).__name__}", f"decode, field {field.name!r}")
         if wanted is not False:
             images[field.name] = wanted if isinstance(wanted, Image) else _plain_image(field)
     return images
@@ -375,12 +375,12 @@ def image_options(leaves: Iterable[Field], decode: Decode) -> dict[str, Image]:
 def check_decode(leaves: Iterable[Field], decode: Decode) -> None:
     """Refuse options for fields that hold no images."""
     if not isinstance(decode, (bool, Mapping)):
-        raise SchemaError(f"expected True, False or options by field, got {type(decode).__name__}", "decode")
+        raise ArgumentError(f"expected True, False or options by field, got {type(decode).__name__}", "decode")
     fields = [leaf for leaf in leaves if _holds_image(leaf)]
     names = [field.name for field in fields]
     for name in decode if isinstance(decode, Mapping) else ():
         if name not in names:
-            raise SchemaError(f"no image field {name!r}", "decode", name_known(name, names, "image fields"))
+            raise ArgumentError(f"no image field {name!r}", "decode", name_known(name, names, "image fields"))
     image_options(fields, decode)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import SchemaError, check_known
+from ...errors import ArgumentError, SchemaError, check_known
 from ...schema.coercion import TEXTS
 from ...schema.columns import Array, Bytes, Ragged
 from ...schema.field import Field
@@ -437,7 +437,7 @@ def padded(columns: Any, pad: Any, where: str = "") -> Any:
         try:
             done[name] = column.to_padded(length, value)
         except (TypeError, ValueError) as error:
-            raise SchemaError(f"expected a number to pad with, got {value!r}: {error}", path) from None
+            raise ArgumentError(f"expected a number to pad with, got {value!r}: {error}", path) from None
     return done
 
 
