@@ -437,7 +437,7 @@ WRITERS = """
     writer = open_one()
     large = bytes(1 << 20)
     if kind == "synced":
-        writer._writer.sync_along()
+        writer.native.sync_along()
         for _ in range(40):
             writer.write(large)
     writer.write(b"one")
@@ -447,7 +447,7 @@ WRITERS = """
             del writer
             gc.collect()
         elif os.environ["HOW"] == "abandon":
-            writer._writer.abandon()
+            writer.native.abandon()
         else:
             try:
                 writer.close()

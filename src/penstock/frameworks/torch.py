@@ -157,7 +157,7 @@ def _dealer(modules: Mapping[str, str]) -> str | None:
     """
     if not any(module in sys.modules for module in modules):
         return None
-    frame = sys._getframe(1)
+    frame = sys._getframe(1)  # public in all but name
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         if name in modules:

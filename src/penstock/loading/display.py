@@ -48,7 +48,7 @@ def loader_text(spec: LoadSpec) -> str:
     """The chain of steps."""
     data = spec.dataset
     host = spec.host
-    told = [f"{data['name']}[{counted(data['examples'], 'example')}]", *spec.pipeline]
+    told = [f"{data.name}[{counted(data.examples, 'example')}]", *spec.pipeline]
     if host.count > 1:
         told.append(f"shard({host.index}, {host.count}{f', even={host.even!r}' if host.even else ''})")
     return f"Loader({'.'.join(told)})"

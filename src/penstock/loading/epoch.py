@@ -16,7 +16,7 @@ from ..errors import CorruptionError, PenstockError, SchemaError
 from ..records.codec import default_threads
 from ..schema.columns import Ragged
 from .spec import STATEFUL, Batch, Bucket, Cache, Filter, Items, LoadSpec, Map, Mark, Pack, Step
-from .state import Position
+from .state import LoaderState, Position
 from .transforms.batch import (
     Chunk,
     Marks,
@@ -283,7 +283,7 @@ class Iteration:
         else:
             taken, *slots = self._mark
             position = Position(position.epoch, position.base, position.past, taken, tuple(slots))
-        return position.to_state(run.spec.host, run.spec.dataset, run.spec.pipeline)
+        return LoaderState.of(position, run.spec).to_json()
 
     def profile(self) -> Profile:
         """What has taken how long so far, the wait for whoever takes the items included."""

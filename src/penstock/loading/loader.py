@@ -41,7 +41,7 @@ from .spec import (
     Step,
     Take,
 )
-from .state import MOST, Cursor, Position, resumed
+from .state import MOST, Cursor, LoaderState, Position, resumed
 from .transforms.batch import rows_of
 from .transforms.cache import Store
 
@@ -81,7 +81,7 @@ class Loader:
             got = f"{described[-1] if (described := spec.pipeline) else 'another step'} after it"
             raise ArgumentError(f"expected resume after all other steps, got {got}", "resume", "Call resume() last")
         if spec.host != self.spec.host:
-            return Loader(spec).resume(position.to_state(self.spec.host, spec.dataset, spec.pipeline))
+            return Loader(spec).resume(LoaderState.of(position, self.spec).to_json())
         return Loader(spec, position)
 
     # Which examples, in which order
@@ -287,17 +287,7 @@ class Loader:
         With another number of hosts than before, too: each resumes the same state, or, where hosts are not in step
         because they filter or pack, the list of all hosts' states.
         """
-        spec = self.spec
-        position = resumed(
-            state,
-            spec.host,
-            spec.dataset,
-            spec.pipeline,
-            lockstep=spec.lockstep,
-            steps=spec.steps,
-            order=spec.global_order,
-        )
-        return Loader(spec, position)
+        return Loader(self.spec, resumed(state, self.spec))
 
     def __iter__(self) -> Iteration:
         """Begin the next epoch: the first iteration of a loader is epoch 0, the second epoch 1."""

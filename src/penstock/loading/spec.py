@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias
 
@@ -50,6 +50,29 @@ MEMORY = 768 << 20
 WHOLE = 256 << 20  # bytes up to which the core inflates a file as a whole ...
 WINDOW = 64 << 20  # ... and those that it keeps of a larger one
 HELD = 512 << 20  # bytes of all inflated files that stay in memory
+
+
+@dataclass(frozen=True)
+class DatasetId:
+    """What tells the data of a loader apart: a name, the number of examples, a digest of the shards and spans."""
+
+    name: str
+    examples: int
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.name!r} ({self.examples} examples)"
+
+    def to_json(self) -> dict[str, str | int]:
+        """Return plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: object) -> DatasetId:
+        """Return the identity of `to_json()`; of anything else, one that no dataset has."""
+        found = data if isinstance(data, Mapping) else {}
+        whole = found.keys() == {"name", "examples", "digest"} and isinstance(found["digest"], str)
+        return cls(found.get("name", None), found.get("examples", None), found["digest"] if whole else "")
 
 
 @dataclass(frozen=True)
@@ -234,16 +257,15 @@ class LoadSpec:
     # What a state must agree on
 
     @property
-    def dataset(self) -> dict[str, Any]:
-        """What tells the data apart: a name, the number of examples, and a digest of the shards and spans."""
+    def dataset(self) -> DatasetId:
+        """What tells the data apart."""
         if isinstance(self.root, Part):
             part = self.root
-            text = part.dataset.fingerprint(part.spans)
-            return {"name": part.dataset.name, "examples": part.length, "digest": text}
+            return DatasetId(part.dataset.name, part.length, part.dataset.fingerprint(part.spans))
         parts = [spec.dataset for spec in self.root.specs]
-        digest = hashlib.blake2b(repr([part["digest"] for part in parts]).encode(), digest_size=8).hexdigest()
-        names = " + ".join(dict.fromkeys(part["name"] for part in parts))
-        return {"name": names[:100], "examples": sum(part["examples"] for part in parts), "digest": digest}
+        digest = hashlib.blake2b(repr([part.digest for part in parts]).encode(), digest_size=8).hexdigest()
+        names = " + ".join(dict.fromkeys(part.name for part in parts))
+        return DatasetId(names[:100], sum(part.examples for part in parts), digest)
 
     @property
     def pipeline(self) -> list[str]:

@@ -65,39 +65,39 @@ class ShardWriter:
     def __init__(self, path: PathLike, writer: Writer, *, sync: bool, threads: int) -> None:
         self.path = Path(path)
         self.summary: Summary | None = None
-        self._writer = writer
+        self.native = writer
         self._sync = sync
         if sync:
             writer.sync_along()
         self._threads = threads
 
     def __len__(self) -> int:
-        return self.summary.records if self.summary else len(self._writer)
+        return self.summary.records if self.summary else len(self.native)
 
     def write(self, record: bytes) -> None:
         """Append one record."""
-        self._writer.write(record)
+        self.native.write(record)
 
     def write_records(self, records: Records | Iterable[bytes]) -> None:
         """Append records."""
-        self._writer.write_records(records if isinstance(records, Records) else Records(records))
+        self.native.write_records(records if isinstance(records, Records) else Records(records))
 
     def write_columns(self, codec: Codec, columns: Mapping[str, Any]) -> None:
         """Append a batch of columns; other threads encode while this one writes."""
         check_type(codec, Codec, "a codec", "write_columns", CODEC)
         parts, rows = codec.to_parts(columns)
-        self._writer.write_columns(codec.plan, parts, rows, self._threads)
+        self.native.write_columns(codec.plan, parts, rows, self._threads)
 
     def write_examples(self, codec: Codec, examples: Iterable[Mapping[str, Any]]) -> None:
         """Append examples."""
         check_type(codec, Codec, "a codec", "write_examples", CODEC)
         rows, coerce = codec.to_rows(examples)
-        self._writer.write_examples(codec.plan, rows, coerce, self._threads)
+        self.native.write_examples(codec.plan, rows, coerce, self._threads)
 
     def close(self) -> None:
         """Publish the file."""
         if self.summary is None:
-            records, size, crc32c, index = self._writer.finish(self._sync)
+            records, size, crc32c, index = self.native.finish(self._sync)
             self.summary = Summary(str(self.path), records, size, crc32c)
             self._published(index)
 
@@ -113,7 +113,7 @@ class ShardWriter:
         if kind is None:
             self.close()
         else:
-            self._writer.abandon()
+            self.native.abandon()
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def verify(path: PathLike, *, progress: Progress = None) -> Report:
 
 def salvage_into(writer: ShardWriter, path: PathLike, *, progress: Progress = None) -> Report:
     """Append the whole records of a damaged file, and report what was skipped."""
-    return _report(path, salvage(path, writer._writer, progress))
+    return _report(path, salvage(path, writer.native, progress))
 
 
 def _report(path: PathLike, found: tuple[int, int, list[tuple[int, int, int, str]]]) -> Report:

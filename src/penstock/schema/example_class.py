@@ -117,7 +117,7 @@ class Example:
                     f"{cls.__name__}.{name}",
                     "All examples would share it: set it in load()",
                 )
-        scope = sys._getframe(1)  # where the class stands, which may be inside a function
+        scope = sys._getframe(1)  # where the class is defined, which may be inside a function
         with contextlib.suppress(_UnknownNameError):  # of what comes later: looked up again when it is needed
             cls._own = _own_fields(cls, {**scope.f_globals, **scope.f_locals})
 
@@ -139,7 +139,7 @@ class Example:
             """Only called for what is not set."""
             declared = {} if name.startswith("__") else _fields_of(type(self))
             if name == "key":
-                field = type(self)._key_field
+                field = type(self)._key_field  # of this class
                 return getattr(self, field, None) if field else None
             if name not in declared:
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
@@ -233,7 +233,7 @@ def _fields_of(cls: type[Example]) -> dict[str, _Declared]:
         declared: dict[str, _Declared] = {}
         for parent in reversed(cls.__mro__):
             if issubclass(parent, Example) and parent is not Example:
-                if parent._own is None:
+                if parent._own is None:  # found when it is first needed
                     module = sys.modules.get(parent.__module__)
                     parent._own = _own_fields(parent, {} if module is None else vars(module))
                 declared.update(parent._own)

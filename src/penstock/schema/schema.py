@@ -49,7 +49,7 @@ class Schema(Mapping[str, "Field | Schema"]):
             if isinstance(node, Field):
                 yield replace(node, levels=node.levels + extra) if extra else node
             else:
-                for leaf in node._leaves:
+                for leaf in node.leaves():
                     yield replace(leaf, name=f"{name}/{leaf.name}", levels=leaf.levels + extra)
 
     def __getitem__(self, name: str) -> Field | Schema:
