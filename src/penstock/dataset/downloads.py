@@ -11,14 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from .._core import Images, Index, Plan, Shards, crc32c
 from ..errors import CorruptionError, ElsewhereError, PenstockError, StorageError
 from ..records.index import SUFFIX
-from ..schema.columns import Array
+from ..schema.columns import Array, Columns, ExampleDict, Value
 from ..storage.cache import Cache, RemoteFile, checksum_tag
 from ..storage.open import open_store
 from ..storage.store import join_url
@@ -278,14 +278,14 @@ class Ranges:
             self._fetcher.get(whole)
         return len(whole) == len(away)
 
-    def example(self, plan: Plan, number: int, images: Images | None = None) -> dict[str, Any]:
+    def example(self, plan: Plan, number: int, images: Images | None = None) -> ExampleDict:
         """One example, decoded."""
         self._bring([number])
         return self._answered(lambda: self._shards.example(plan, number, images))
 
     def examples(
         self, plan: Plan, numbers: Array | Sequence[int], images: Images | None = None, threads: int = 1
-    ) -> dict[str, Any]:
+    ) -> Columns:
         """Some examples, decoded into columns."""
         self._bring(numbers)
         return self._answered(lambda: self._shards.examples(plan, numbers, images, threads))
@@ -301,7 +301,7 @@ class Ranges:
             wanted.setdefault(shard, set()).add((start, stop - start))
         self._each(self._put, [(shard, sorted(ranges)) for shard, ranges in wanted.items()])
 
-    def _each(self, work: Callable[..., None], items: Sequence[tuple[Any, ...]]) -> None:
+    def _each(self, work: Callable[..., None], items: Sequence[tuple[Value, ...]]) -> None:
         if len(items) <= 1:
             for item in items:
                 work(*item)
@@ -334,7 +334,7 @@ class Ranges:
     def _put(self, shard: int, ranges: Sequence[tuple[int, int]]) -> None:
         """Read parts of a shard."""
         file = self._files[shard]
-        parts: Sequence[Any]
+        parts: Sequence[Value]
         try:
             parts = _read_local(file.path, ranges)
         except FileNotFoundError:

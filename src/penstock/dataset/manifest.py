@@ -250,7 +250,7 @@ class Manifest:
         return cls.from_json(parse_sealed(data, "a manifest", where, "checksums"), where)
 
     @classmethod
-    def from_json(cls, data: Any, where: str) -> Manifest:
+    def from_json(cls, data: object, where: str) -> Manifest:
         """The manifest of `to_json()`, checked as a whole; anything else is a CorruptionError."""
         try:
             return _checked_manifest(data)
@@ -316,7 +316,7 @@ def _checked_manifest(data: Any) -> Manifest:
 _OBJECTS = ("info", "schema", "splits", "alternatives", "options", "source", "found", "made")
 
 
-def _check_object(value: Any, what: str) -> None:
+def _check_object(value: object, what: str) -> None:
     if not isinstance(value, dict):
         raise ValueError(f"{_kind(value)} where an object is expected: {what}")
     for name in value:
@@ -333,12 +333,12 @@ def _check_by_field(value: Any, finding: str) -> None:
             raise ValueError(f"found {finding} of {reprlib.repr(words)}")
 
 
-def _check_number(value: Any, what: str, limit: int = 1 << 63) -> None:
+def _check_number(value: object, what: str, limit: int = 1 << 63) -> None:
     if type(value) is not int or not 0 <= value < limit:
         raise ValueError(f"{what} of {reprlib.repr(value)}, not an integer from 0 to {limit - 1}")
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     return {dict: "an object", list: "a list", str: "a text", type(None): "null"}.get(type(value), reprlib.repr(value))
 
 

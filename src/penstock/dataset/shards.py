@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from .._core import Shards
 from ..errors import CorruptionError, NotFoundError, PenstockError, SchemaError, StorageError
 from ..records.codec import Codec, first_row
 from ..records.index import SUFFIX
 from ..records.tar import Rule
-from ..schema.columns import Array
+from ..schema.columns import Array, Columns, ExampleDict, Value
 from ..storage.cache import Cache, RemoteFile
 from ..storage.local import FileStamp
 from ..storage.open import open_store
@@ -151,7 +151,7 @@ class _Places(Sequence[Place]):
     def __len__(self) -> int:
         return len(self._files)
 
-    def __getitem__(self, at: Any) -> Any:
+    def __getitem__(self, at: Value) -> Value:
         return list(self)[at]
 
     def __iter__(self) -> Iterator[Place]:
@@ -377,7 +377,7 @@ class ExampleReader:
         """Where each example is."""
         return Locations(self._files)
 
-    def example(self, number: int) -> dict[str, Any]:
+    def example(self, number: int) -> ExampleDict:
         """Return one example."""
         codec = self.codec
         if not codec.direct_example:
@@ -389,7 +389,7 @@ class ExampleReader:
             raise self.locations.named(error) from None
         return codec.to_example(raw) if codec.nested else raw
 
-    def examples(self, numbers: Array | list[int], threads: int = 1) -> dict[str, Any]:
+    def examples(self, numbers: Array | list[int], threads: int = 1) -> Columns:
         """Return some examples as a batch."""
         codec = self.codec
         try:

@@ -35,7 +35,7 @@ _MOST_BYTES = 1 << 28  # of a file of metadata
 
 
 # Where datasets lie
-def is_tfds_name(path: Any) -> bool:
+def is_tfds_name(path: object) -> bool:
     """Whether it is a name as in "tfds:mnist", which stands for a directory."""
     return isinstance(path, str) and path.startswith(SCHEME)
 
@@ -186,7 +186,7 @@ def _shards(name: str, split: Json, format: str) -> list[tuple[str, int]]:
     return list(zip(files, lengths, strict=True))
 
 
-def _checked(text: Any) -> str:
+def _checked(text: object) -> str:
     """A name that stays within the directory."""
     if not isinstance(text, str) or len(text) > 255 or not _FILE.fullmatch(text) or text in (".", ".."):
         raise ValueError(f"the name {reprlib.repr(text)}")

@@ -246,7 +246,7 @@ class _Content:
         self.data: Json = next((value for value in feature.values() if isinstance(value, dict)), {})
         self.legacy = "type" in feature
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         """A value by its name, which used to be written in snake_case."""
         snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in key)
         return self.data.get(key, self.data.get(snake, default))

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf  # type: ignore[import-untyped]
 
 from ..errors import ArgumentError, SchemaError
 from ..loading.loader import Loader
-from ..loading.spec import Batch, Interleave, LoadSpec, Part, Repeat, Shuffle, Skip, Take
+from ..loading.spec import Batch, FileSlice, Interleave, LoadSpec, Part, Repeat, Shuffle, Skip, Take
 from ..records.shard import open_shard
 from ..schema.coercion import TEXTS
+from ..schema.columns import Value
 from ..schema.field import Field, Image, image_options
 from ..schema.schema import Schema
+from . import Tensor
 
+TfDataset: TypeAlias = Tensor
+"""A tf.data.Dataset."""
 BUFFER = 10_000  # examples among which TensorFlow shuffles, where no window is given
 ANYHOW = "Use to_tf() without graph=True: it takes everything"
 STORED = {"float32": tf.float32, "bytes": tf.string, "str": tf.string}
 
 
-def graph_dataset(loader: Loader, interleave: Interleave | None = None) -> Any:
+def graph_dataset(loader: Loader, interleave: Interleave | None = None) -> TfDataset:
     """The dataset of a loader whose steps TensorFlow has too: files one after the other, or interleaved."""
     spec = loader.spec
     if not isinstance(spec.root, Part):
@@ -47,7 +51,9 @@ def graph_dataset(loader: Loader, interleave: Interleave | None = None) -> Any:
     return dataset.prefetch(tf.data.AUTOTUNE)
 
 
-def batched(dataset: Any, size: int, *, drop_remainder: bool = False, pad: bool = False, **parallel: Any) -> Any:
+def batched(
+    dataset: TfDataset, size: int, *, drop_remainder: bool = False, pad: bool = False, **parallel: Tensor
+) -> TfDataset:
     """Batches of a dataset of examples: padded to the largest where these differ in size, or where told."""
     shapes = tf.nest.flatten(tf.nest.map_structure(lambda spec: spec.shape, dataset.element_spec))
     ranked = all(shape.rank is not None for shape in shapes)
@@ -56,11 +62,11 @@ def batched(dataset: Any, size: int, *, drop_remainder: bool = False, pad: bool 
     return dataset.batch(size, drop_remainder, **parallel)
 
 
-def record_parser(schema: Schema) -> Callable[[Any], dict[str, Any]]:
+def record_parser(schema: Schema) -> Callable[[Tensor], dict[str, Tensor]]:
     """What makes the tensors of one record, by operations of TensorFlow: a function to map over a TFRecordDataset."""
     parse = _parser(schema, single=True)
 
-    def parse_one(record: Any) -> dict[str, Any]:
+    def parse_one(record: object) -> dict[str, Tensor]:
         return {name: column[0] for name, column in parse(tf.expand_dims(record, 0)).items()}
 
     return parse_one
@@ -80,7 +86,7 @@ def _only_batch(spec: LoadSpec) -> Batch | None:
     )
 
 
-def _records(spec: LoadSpec) -> Any:
+def _records(spec: LoadSpec) -> TfDataset:
     """The records of the split, file by file in their order; several files are read at once."""
     assert isinstance(spec.root, Part)
     _bring(spec)
@@ -107,7 +113,7 @@ def _bring(spec: LoadSpec) -> None:
         spec.access.fetcher.get(file.path for file in spec.files)
 
 
-def _interleaved(spec: LoadSpec, interleave: Interleave) -> Any:
+def _interleaved(spec: LoadSpec, interleave: Interleave) -> TfDataset:
     """The records of the split, some of each file in turn."""
     _bring(spec)
     files = _file_parts(spec)
@@ -116,7 +122,7 @@ def _interleaved(spec: LoadSpec, interleave: Interleave) -> Any:
     compression = _compression(files[0]["filename"])
     if interleave.sort is not None:
         files = list(interleave.sort(files))
-    columns: dict[str, Any] = {"filename": [file["filename"] for file in files]}
+    columns: dict[str, Tensor] = {"filename": [file["filename"] for file in files]}
     columns |= {name: np.array([file[name] for file in files], np.int64) for name in ("skip", "take")}
     dataset = tf.data.Dataset.from_tensor_slices(columns)
     if interleave.seed is not None:
@@ -129,10 +135,10 @@ def _interleaved(spec: LoadSpec, interleave: Interleave) -> Any:
     )
 
 
-def _file_parts(spec: LoadSpec) -> list[dict[str, Any]]:
+def _file_parts(spec: LoadSpec) -> list[FileSlice]:
     """The files of the split, each with the records that belong to it."""
     assert isinstance(spec.root, Part)
-    parts = []
+    parts: list[FileSlice] = []
     for first, last in spec.root.spans:
         start = 0
         for file in spec.files:
@@ -151,7 +157,7 @@ def _compression(path: str) -> str:
     return (reader.compression or "").upper()
 
 
-def _ordered(dataset: Any, step: Any) -> Any:
+def _ordered(dataset: TfDataset, step: Tensor) -> TfDataset:
     if isinstance(step, Shuffle):
         return dataset.shuffle(step.window or BUFFER, seed=step.seed, reshuffle_each_iteration=True)
     if isinstance(step, Repeat):
@@ -166,7 +172,7 @@ def _ordered(dataset: Any, step: Any) -> Any:
 # Fields
 
 
-def _image_decoder(spec: LoadSpec) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _image_decoder(spec: LoadSpec) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     """What makes pixels of the image files of an example, where the loader decodes them."""
     images = image_options(spec.schema.leaves(), spec.decode)
     for name, image in images.items():
@@ -175,16 +181,16 @@ def _image_decoder(spec: LoadSpec) -> Callable[[dict[str, Any]], dict[str, Any]]
                 f"expected images as they are, got {image}", name, "Resize on the tf.data.Dataset instead"
             )
 
-    def decode(example: dict[str, Any]) -> dict[str, Any]:
+    def decode(example: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: pixels(images[name], value) if name in images else value for name, value in example.items()}
 
-    def pixels(image: Image, data: Any) -> Any:  # of PNG, GIF and JPEG alike, whatever its name
+    def pixels(image: Image, data: object) -> Tensor:  # of PNG, GIF and JPEG alike, whatever its name
         return tf.io.decode_jpeg(data, image.channels or 0, dct_method="INTEGER_ACCURATE")
 
     return decode
 
 
-def _parser(schema: Schema, *, single: bool = False) -> Callable[[Any], Any]:
+def _parser(schema: Schema, *, single: bool = False) -> Callable[[Tensor], Tensor]:
     """What parses a batch of records; a single one may have an array of any length that is stored as bytes."""
     fields = list(schema.leaves())
     features = {field.name: _feature(field, single) for field in fields}
@@ -192,14 +198,14 @@ def _parser(schema: Schema, *, single: bool = False) -> Callable[[Any], Any]:
     if nested:
         raise SchemaError("expected plain fields, got nested ones", "to_tf(graph=True)", ANYHOW)
 
-    def parse(records: Any) -> Any:
+    def parse(records: object) -> Tensor:
         parsed = tf.io.parse_example(records, features)
         return {field.name: _decoded(field, parsed[field.name]) for field in fields}
 
     return parse
 
 
-def _feature(field: Field, single: bool) -> Any:
+def _feature(field: Field, single: bool) -> Tensor:
     stored = STORED.get(field.dtype, tf.int64) if field.encoding == "none" else tf.string
     unknown = field.shape.count(None)
     plain = field.encoding == "none"
@@ -217,7 +223,7 @@ def _feature(field: Field, single: bool) -> Any:
     return tf.io.FixedLenFeature(field.shape if plain else (), stored, default)
 
 
-def _decoded(field: Field, value: Any) -> Any:
+def _decoded(field: Field, value: Value) -> Tensor:
     if field.dtype in TEXTS:
         return value
     dtype = tf.as_dtype(field.dtype)

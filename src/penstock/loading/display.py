@@ -7,12 +7,13 @@ import html
 import struct
 import zlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import PenstockError, redact
 from ..records.inspect import MOST_VALUES, counted, image_type, shortened, size_text
+from ..schema.columns import Array, ExampleDict, Value
 from ..schema.field import Field
 from ..schema.schema import Schema
 
@@ -69,7 +70,7 @@ def kind_text(leaf: Field) -> str:
     return "" if leaf.kind in ("tensor", "text") else leaf.kind
 
 
-def field_value_text(value: Any, leaf: Field) -> str:
+def field_value_text(value: Value, leaf: Field) -> str:
     """A value in one short line; a label with its name."""
     if leaf.classes is None or leaf.shape or leaf.levels or value is None or not 0 <= int(value) < len(leaf.classes):
         return shortened(value)
@@ -106,21 +107,21 @@ def _examples_html(split: Split) -> str:
     return f"<table><tr>{head}</tr>{''.join(rows)}</table>"
 
 
-def _flat(example: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat(example: Mapping[str, Value], prefix: str = "") -> ExampleDict:
+    flat: ExampleDict = {}
     for name, value in example.items():
         flat |= _flat(value, f"{prefix}{name}/") if isinstance(value, Mapping) else {prefix + name: value}
     return flat
 
 
-def _cell(value: Any, leaf: Field) -> str:
+def _cell(value: Value, leaf: Field) -> str:
     picture = thumbnail(value)
     if picture is not None:
         return f'<img src="{picture}" style="max-width:{THUMBNAIL}px;max-height:{THUMBNAIL}px">'
     return html.escape(field_value_text(value, leaf))
 
 
-def thumbnail(value: Any) -> str | None:
+def thumbnail(value: Value) -> str | None:
     """A small picture as a data URI, if a value is one: an image file that is not too large, or an array of pixels."""
     if isinstance(value, bytes):
         kind = image_type(value)
@@ -133,7 +134,7 @@ def thumbnail(value: Any) -> str | None:
     return f"data:image/png;base64,{base64.b64encode(_png(value[::step, ::step])).decode()}"
 
 
-def _png(pixels: np.ndarray[Any, Any]) -> bytes:
+def _png(pixels: Array) -> bytes:
     """A PNG file of [height, width, 1, 3 or 4] pixels."""
     height, width, channels = pixels.shape
     lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)  # 0: no filter

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._core import Feed
 from ..dataset.shards import Location
 from ..errors import CorruptionError, PenstockError, SchemaError
 from ..records.codec import default_threads
-from ..schema.columns import Ragged
+from ..schema.columns import Ragged, Value
 from .spec import STATEFUL, Batch, Bucket, Cache, Filter, Items, LoadSpec, Map, Mark, Pack, Step
 from .state import LoaderState, Position
 from .transforms.batch import (
@@ -258,7 +258,7 @@ class Iteration:
     def __iter__(self) -> Iteration:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Value:
         if self._process != os.getpid():
             raise PenstockError(
                 "expected an iteration of this process, got one that began before a fork. Call iter(loader) here"
@@ -274,7 +274,7 @@ class Iteration:
         place = "at its end" if self._ended else f"after {self._mark[0]} examples"
         return f"Iteration(epoch {self.run.position.epoch}, {place})"
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Where it is, in a small dict of plain values: `loader.resume(state)` goes on with the next item."""
         run = self.run
         position = run.position
@@ -371,7 +371,7 @@ class Stream:
     def to_chunks(self, chunks: Iterator[Chunk]) -> None:
         self._chunks, self._items = chunks, None
 
-    def chunks(self) -> Iterator[Any]:
+    def chunks(self) -> Iterator[Value]:
         """What there is as chunks."""
         if self._items is not None:
             return grouped(self._items, MAPPED)
@@ -422,7 +422,7 @@ class Stream:
             chunks = read(run, batch.size, batch.drop_remainder)
             self.to_items(ordered(chunks, make, program.threads, program.stop), True)
             return
-        tasks: Iterator[Any]
+        tasks: Iterator[Value]
         if self.untouched:
             tasks = read(run, chunk_size(run, MAPPED))
         elif self._items is not None:
@@ -433,7 +433,7 @@ class Stream:
         self.shaped = lambda: program.shaped
 
 
-def _one_by_one(chunks: Iterator[Any]) -> Items:
+def _one_by_one(chunks: Iterator[Value]) -> Items:
     for chunk in chunks:
         yield from chunk.items()
 
@@ -467,7 +467,7 @@ class _Batches:
     def __init__(self, run: Run, program: Program, step: Batch) -> None:
         self._run, self._program, self._step = run, program, step
 
-    def __call__(self, chunk: Chunk) -> tuple[Any, Mark]:
+    def __call__(self, chunk: Chunk) -> tuple[Value, Mark]:
         values = {name: values_of(column) for name, column in chunk.columns.items()}
         items = list(zip(rows_from(values), chunk.marks, strict=True))
         rows = [row for row, _ in self._program(items).whole()]
@@ -511,14 +511,14 @@ class _Cached:
         try:
             columns = reader.examples([number for number, _ in wanted])
             self._before.watch(_shaped_columns(columns))
-            rows: list[Any] = rows_of(columns)
+            rows: list[Value] = rows_of(columns)
         except (CorruptionError, SchemaError):
             if self._run.spec.on_error == "raise":
                 raise
             rows = [self._one(number) for number, _ in wanted]
         return self._before([(row, mark) for row, (_, mark) in zip(rows, wanted, strict=True) if row is not None])
 
-    def _one(self, number: int) -> Any:
+    def _one(self, number: int) -> Value:
         try:
             return self._run.reader.example(number)
         except (CorruptionError, SchemaError) as error:
@@ -535,7 +535,7 @@ def _spans(run: Run, size: int) -> Iterator[range]:
         first = last
 
 
-def _shaped_columns(columns: Any) -> list[str]:
+def _shaped_columns(columns: Value) -> list[str]:
     return [name for name, column in columns.items() if isinstance(column, Ragged) and column.shapes is not None]
 
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
 from ..dataset.shards import ExampleReader
 from ..errors import ArgumentError, RecordIndexError, SchemaError, name_known
-from ..schema.columns import Array
+from ..schema.columns import Array, ExampleDict, Value
 from ..schema.field import Decode, Image, check_decode
 from ..schema.schema import Schema
 from .epoch import Iteration, start
@@ -69,7 +69,7 @@ class Loader:
     def __getstate__(self) -> tuple[object, ...]:
         return self.spec, self.cursor.next  # a copy has a cursor of its own
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
+    def __setstate__(self, state: tuple[Value, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
     def _with(self, spec: LoadSpec) -> Loader:
@@ -174,7 +174,7 @@ class Loader:
         check_decode(self.spec.schema.leaves(), wanted)
         return self._with(replace(self.spec, decode=wanted))
 
-    def map(self, function: Callable[..., Any], *, seed: int | None = None, threads: int | None = None) -> Loader:
+    def map(self, function: Callable[..., Value], *, seed: int | None = None, threads: int | None = None) -> Loader:
         """A function of each example or, after `batch`, of each batch; on threads, in order.
 
         With a seed it is called as function(example, generator), with a NumPy generator that depends on seed, epoch
@@ -186,7 +186,7 @@ class Loader:
             _number("threads", threads, 0)
         return self._with(self.spec.then(Map(function, seed, threads)))
 
-    def filter(self, function: Callable[[Any], Any]) -> Loader:
+    def filter(self, function: Callable[[Value], Value]) -> Loader:
         """Only the examples or, after `batch`, the batches for which a function is true."""
         if not callable(function):
             raise ArgumentError(f"expected a function, got {type(function).__name__}", "filter")
@@ -204,7 +204,7 @@ class Loader:
 
     # Batches
 
-    def batch(self, size: int, *, drop_remainder: bool = False, pad: Any = None) -> Loader:
+    def batch(self, size: int, *, drop_remainder: bool = False, pad: Value = None) -> Loader:
         """Batches: a dict with a column for each field.
 
         pad makes arrays of ragged columns: a value to fill up with, or a dict of them by field; a tuple (value, length)
@@ -215,12 +215,12 @@ class Loader:
 
     def bucket(
         self,
-        by: str | Callable[[Any], int],
+        by: str | Callable[[Value], int],
         boundaries: Sequence[int],
         batch_sizes: int | Sequence[int],
         *,
         drop_remainder: bool = False,
-        pad: Any = None,
+        pad: Value = None,
     ) -> Loader:
         """Batches of examples of about the same length.
 
@@ -239,7 +239,7 @@ class Loader:
             raise ArgumentError(f"expected a field or a function, got {type(by).__name__}", "bucket")
         return self._with(self.spec.then(Bucket(by, limits, checked, bool(drop_remainder), pad)))
 
-    def pack(self, length: int, *, drop_remainder: bool = False, pad: Any = 0, segments: bool = False) -> Loader:
+    def pack(self, length: int, *, drop_remainder: bool = False, pad: Value = 0, segments: bool = False) -> Loader:
         """Examples of one length, cut out of all examples' rows one after the other, for token streams.
 
         All fields must be rows of the same length within an example: select those to pack. The last one is filled up
@@ -281,7 +281,7 @@ class Loader:
         """The epoch that the next iteration is, or goes on with."""
         return self.cursor.next.epoch
 
-    def resume(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Loader:
+    def resume(self, state: Mapping[str, Value] | Sequence[Mapping[str, Value]]) -> Loader:
         """The same, where the next iteration goes on right after the item that the state was taken after.
 
         With another number of hosts than before, too: each resumes the same state, or, where hosts are not in step
@@ -314,7 +314,7 @@ class Loader:
 
         return to_torch(self)
 
-    def to_tf(self, *, element_spec: Any = None, graph: bool | Interleave = False) -> Any:
+    def to_tf(self, *, element_spec: Value = None, graph: bool | Interleave = False) -> Value:
         """The same as a tf.data.Dataset; ragged columns as RaggedTensor, optional ones as SparseTensor.
 
         element_spec  what the elements are, if that cannot be told from the first item
@@ -325,7 +325,7 @@ class Loader:
 
         return to_tf(self, element_spec=element_spec, graph=graph)
 
-    def to_jax(self, *, sharding: Any = None, ahead: int = 2) -> Loader:
+    def to_jax(self, *, sharding: object = None, ahead: int = 2) -> Loader:
         """The same with arrays on the device, or spread as a sharding says, some batches ahead."""
         from ..frameworks.jax import to_jax
 
@@ -376,7 +376,7 @@ def _length_after(step: Step, length: int) -> int:
     return length * step.times if isinstance(step, Echo) else length
 
 
-def _number(name: str, value: Any, least: int) -> int:
+def _number(name: str, value: Value, least: int) -> int:
     most = (1 << 64) - 1 if name == "seed" else MOST
     try:
         number = operator.index(value)
@@ -423,21 +423,21 @@ class Split(Loader):
         return self._length > 0
 
     @overload
-    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    def __getitem__(self, index: int) -> ExampleDict: ...
     @overload
-    def __getitem__(self, index: slice | Sequence[int]) -> dict[str, Any]: ...
-    def __getitem__(self, index: Any) -> dict[str, Any]:
+    def __getitem__(self, index: slice | Sequence[int]) -> ExampleDict: ...
+    def __getitem__(self, index: Value) -> ExampleDict:
         if type(index) is int and self._first is not None and 0 <= index < self._length:  # nearly always
             return self._reader.example(self._first + index)
         if isinstance(index, (slice, list, tuple, np.ndarray, range)):
             return self._reader.examples(self._numbers(index))
         return self._reader.example(self._number(index))
 
-    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
+    def __getitems__(self, indices: Sequence[int]) -> list[ExampleDict]:
         """Some examples, each on its own: what torch's DataLoader asks for."""
         return rows_of(self._reader.examples(self._numbers(indices)))
 
-    def _number(self, index: Any) -> int:
+    def _number(self, index: Value) -> int:
         """The number that an example has in the dataset."""
         length = self._length
         try:

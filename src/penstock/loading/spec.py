@@ -6,12 +6,13 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cached_property, partial
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict
 
 from .._core import Order
 from ..dataset.open import Opened, ShardAccess
 from ..dataset.shards import ExampleReader, JoinedFiles, ShardFiles
-from ..errors import ArgumentError
+from ..errors import ArgumentError, SchemaError
+from ..schema.columns import ExampleDict, Value
 from ..schema.field import Decode
 from ..schema.schema import Schema
 
@@ -130,7 +131,7 @@ class Form:
     ahead    how many more items are made than were asked for: a device copies them meanwhile
     """
 
-    convert: Callable[[Any], Any]
+    convert: Callable[[Value], Value]
     narrow: Callable[[], bool] = _never
     ahead: int = 0
 
@@ -148,10 +149,10 @@ class LoadSpec:
     ahead: Ahead = field(default_factory=Ahead)
     form: Form | None = None  # no part of the pipeline
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}  # without what can be made again
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
 
     @cached_property
@@ -290,7 +291,10 @@ class LoadSpec:
     def ordered(self, step: OrderStep) -> LoadSpec:
         """With one more step on the order."""
         spec = replace(self, order_steps=(*self.order_steps, step))
-        _ = spec.global_order  # arithmetic alone: an impossible order is an error now, not when it runs
+        try:
+            _ = spec.global_order  # arithmetic alone: an impossible order is an error now, not when it runs
+        except SchemaError as error:
+            raise ArgumentError(str(error)) from None
         return spec
 
     def refuse_batches(self, what: str) -> None:
@@ -303,7 +307,7 @@ class LoadSpec:
 
 Mark = tuple[int, ...]
 """How far a host is when an item leaves: positions taken, then a number for each step that keeps one."""
-Items = Iterator[tuple[Any, Mark]]
+Items = Iterator[tuple[Value, Mark]]
 MOST_LETTERS = 60
 
 
@@ -390,7 +394,7 @@ class Echo:
 class Map:
     """A function of each example, or of each batch."""
 
-    function: Callable[..., Any]
+    function: Callable[..., Value]
     seed: int | None = None
     threads: int | None = None
 
@@ -399,14 +403,14 @@ class Map:
 class Filter:
     """Only those for which a function says so."""
 
-    function: Callable[[Any], Any]
+    function: Callable[[Value], Value]
 
 
 @dataclass(frozen=True)
 class Cache:
     """Examples kept once they are made, within a budget."""
 
-    store: Any
+    store: Value
 
 
 @dataclass(frozen=True)
@@ -415,18 +419,18 @@ class Batch:
 
     size: int
     drop_remainder: bool = False
-    pad: Any = None
+    pad: Value = None
 
 
 @dataclass(frozen=True)
 class Bucket:
     """Examples of about the same length in a batch."""
 
-    by: str | Callable[[Any], int]
+    by: str | Callable[[Value], int]
     boundaries: tuple[int, ...]
     sizes: tuple[int, ...]
     drop_remainder: bool = False
-    pad: Any = None
+    pad: Value = None
 
 
 @dataclass(frozen=True)
@@ -435,7 +439,7 @@ class Pack:
 
     length: int
     drop_remainder: bool = False
-    pad: Any = 0
+    pad: Value = 0
     segments: bool = False
 
 
@@ -445,7 +449,7 @@ class Pick:
 
     names: tuple[str, ...]
 
-    def __call__(self, item: Mapping[str, Any]) -> dict[str, Any]:
+    def __call__(self, item: Mapping[str, Value]) -> ExampleDict:
         return {name: item[name] for name in self.names}
 
 
@@ -459,7 +463,7 @@ def with_slot(mark: Mark, slot: int, value: int) -> Mark:
     return (*mark[:slot], value, *mark[slot + 1 :])
 
 
-def describe(step: Any) -> str:
+def describe(step: Value) -> str:
     """A step as it is written: shuffle(seed=7). What has its default is left out, a function goes by its name."""
     told = []
     for each in fields(step):
@@ -469,18 +473,26 @@ def describe(step: Any) -> str:
     return f"{type(step).__name__.lower()}({', '.join(told)})"
 
 
-def _told(value: Any) -> str:
+def _told(value: object) -> str:
     if isinstance(value, Pick):
         return " ".join(value.names)
     text = function_name(value) if callable(value) else repr(value)
     return text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…"
 
 
-def function_name(function: Any) -> str:
+def function_name(function: object) -> str:
     """What a function is called."""
     if isinstance(function, partial):
         return function_name(function.func)
     return getattr(function, "__qualname__", type(function).__qualname__).replace("<locals>.", "")
+
+
+class FileSlice(TypedDict):
+    """Consecutive records of a file: all but the first `skip`, at most `take`."""
+
+    filename: str
+    skip: int
+    take: int
 
 
 @dataclass(frozen=True)
@@ -498,7 +510,7 @@ class Interleave:
     block: int = 1
     seed: int | None = None
     reshuffle: bool = True
-    sort: Callable[[list[dict[str, Any]]], Sequence[dict[str, Any]]] | None = None
+    sort: Callable[[list[FileSlice]], Sequence[FileSlice]] | None = None
 
     def __post_init__(self) -> None:
         if type(self.cycle) is not int or (self.cycle < 1 and self.cycle != -1):

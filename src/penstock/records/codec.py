@@ -6,14 +6,13 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from .. import _core
 from .._core import Images, Plan, Records
 from ..errors import ArgumentError, SchemaError, check_type
-from ..schema.columns import Array
+from ..schema.columns import Array, Columns, ExampleDict, Value
 from ..schema.field import Image
 from ..schema.schema import Schema
 from .layouts import Fixed, Parts, Pixels, layout
@@ -34,7 +33,7 @@ class Codec:
     """
 
     def __init__(
-        self, schema: Schema | Mapping[str, Any], *, narrow: bool = False, images: Mapping[str, Image] | None = None
+        self, schema: Schema | Mapping[str, Value], *, narrow: bool = False, images: Mapping[str, Image] | None = None
     ) -> None:
         """Compile a schema.
 
@@ -61,7 +60,7 @@ class Codec:
     def __repr__(self) -> str:
         return f"Codec({self.schema!r})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (partial(Codec, narrow=self.narrow, images=self._image_options), (self.schema,))
 
     def select(self, *names: str) -> Codec:
@@ -70,30 +69,30 @@ class Codec:
 
     # Records to examples
 
-    def decode(self, records: Records | Iterable[bytes]) -> dict[str, Any]:
+    def decode(self, records: Records | Iterable[bytes]) -> Columns:
         """Records as a batch: a column for each field."""
         return self.to_batch(self.plan.decode(records if isinstance(records, Records) else list(records)))
 
-    def decode_example(self, record: bytes) -> dict[str, Any]:
+    def decode_example(self, record: bytes) -> ExampleDict:
         """One record as an example."""
         if not self.direct_example:
             return first_row(self.decode([record]))
         return self.to_example(self.plan.decode_example(record))
 
-    def to_batch(self, raw: dict[str, Any]) -> dict[str, Any]:
+    def to_batch(self, raw: Columns) -> Columns:
         """What the core decoded, as users see it."""
         if self.direct_batch:
             return raw
         batch = {name: each.batch(raw) for name, each in self.layouts.items()}
         return self.schema.unflatten(batch) if self.nested else batch
 
-    def to_example(self, raw: dict[str, Any]) -> dict[str, Any]:
+    def to_example(self, raw: ExampleDict) -> ExampleDict:
         """One example that the core decoded, where all layouts are direct."""
         return self.schema.unflatten(raw) if self.nested else raw
 
     # Examples to records
 
-    def encode(self, columns: Mapping[str, Any], *, threads: int | None = None) -> Records:
+    def encode(self, columns: Mapping[str, Value], *, threads: int | None = None) -> Records:
         """A batch of columns as records. Arrays must have the fields' dtypes, or ones that lose nothing in them.
 
         The column of an optional field may be left out: all rows lack it then.
@@ -102,7 +101,7 @@ class Codec:
         parts, rows = self.to_parts(columns)
         return self.plan.encode(parts, rows, threads or default_threads())
 
-    def encode_rows(self, columns: Mapping[str, Any], rows: Array, *, threads: int | None = None) -> Records | None:
+    def encode_rows(self, columns: Mapping[str, Value], rows: Array, *, threads: int | None = None) -> Records | None:
         """Some rows of columns that the core takes as they are, without taking them out first; None for others."""
         if self.nested or columns.keys() != self.layouts.keys():
             return None
@@ -115,19 +114,19 @@ class Codec:
         height = len(next(iter(columns.values()), ()))
         return self.plan.encode(parts, height, threads or default_threads(), rows)
 
-    def encode_examples(self, examples: Iterable[Mapping[str, Any]], *, threads: int | None = None) -> Records:
+    def encode_examples(self, examples: Iterable[Mapping[str, Value]], *, threads: int | None = None) -> Records:
         """Examples as records."""
         rows, fit = self.to_rows(examples)
         return self.plan.encode_examples(rows, fit, threads or default_threads())
 
-    def encode_example(self, example: Mapping[str, Any], where: str = "") -> bytes:
+    def encode_example(self, example: Mapping[str, Value], where: str = "") -> bytes:
         """One example as a record; `where` is what an error calls it."""
         try:
             return bytes(self.encode_examples([example], threads=1)[0])
         except SchemaError as error:
             raise SchemaError(error.message, error.where.replace("[0]", where, 1).lstrip("."), error.hint) from None
 
-    def to_parts(self, columns: Mapping[str, Any], rows: int | None = None) -> tuple[list[Parts], int]:
+    def to_parts(self, columns: Mapping[str, Value], rows: int | None = None) -> tuple[list[Parts], int]:
         """The columns as the core takes them, and how many rows they have."""
         flat = self.schema.flatten(columns) if self.nested or columns.keys() != self.layouts.keys() else columns
         parts: list[Parts] = []
@@ -148,22 +147,22 @@ class Codec:
             _check_sequences(self.schema, lengths)
         return parts, rows
 
-    def to_rows(self, examples: Iterable[Mapping[str, Any]]) -> tuple[list[Any], Any]:
+    def to_rows(self, examples: Iterable[Mapping[str, Value]]) -> tuple[list[Value], Value]:
         """Examples as flat dicts by column, and what the core calls for a value that is not of its column's type."""
-        rows: list[Any] = examples if isinstance(examples, list) else list(examples)
+        rows: list[Value] = examples if isinstance(examples, list) else list(examples)
         if self.nested or not self.direct_example:
             return [self._record_values(example, f"[{number}]") for number, example in enumerate(rows)], _fitted
         if self._labels:
             self._check_labels(rows)
         return rows, self._fit
 
-    def _record_values(self, example: Mapping[str, Any], where: str) -> dict[str, Any]:
-        values: dict[str, Any] = {}
+    def _record_values(self, example: Mapping[str, Value], where: str) -> Columns:
+        values: Columns = {}
         for name, exact in self.schema.coerce(example, where).items():
             values |= self.layouts[name].record_values(exact) if exact is not None else {}
         return values
 
-    def _check_labels(self, rows: list[Any]) -> None:
+    def _check_labels(self, rows: list[Value]) -> None:
         """The core takes any int64: those that are the index of no class are refused here."""
         for field in self._labels:
             classes = len(field.classes or ())
@@ -172,7 +171,7 @@ class Codec:
                 if label is not None and not (isinstance(label, (int, np.integer)) and -1 <= label < classes):
                     field.coerce(label, f"[{number}].{field.name}")
 
-    def _fit(self, column: int | None, row: int, value: Any) -> Any:
+    def _fit(self, column: int | None, row: int, value: Value) -> Value:
         """The core found a value that is not of its column's very type, or, without a column, an unknown key."""
         if column is None:
             self.schema.flatten(value, f"[{row}]")
@@ -181,12 +180,12 @@ class Codec:
         return each.record_values(each.field.coerce(value, f"[{row}].{each.name}"))[each.key]
 
 
-def _fitted(column: int | None, row: int, value: Any) -> Any:
+def _fitted(column: int | None, row: int, value: object) -> Value:
     """Values were fitted before: they are what they must be."""
     return value
 
 
-def rows_in(column: Any, name: str, kind: str) -> int:
+def rows_in(column: object, name: str, kind: str) -> int:
     """How many rows a column has."""
     if column is None:
         raise SchemaError(f"expected a column of {kind}, got nothing", name)
@@ -196,9 +195,9 @@ def rows_in(column: Any, name: str, kind: str) -> int:
     return len(column)
 
 
-def first_row(batch: Mapping[str, Any]) -> dict[str, Any]:
+def first_row(batch: Mapping[str, Value]) -> ExampleDict:
     """The one example of a batch of one."""
-    first: dict[str, Any] = {}
+    first: ExampleDict = {}
     for name, column in batch.items():
         if isinstance(column, dict):
             first[name] = first_row(column)

@@ -8,14 +8,13 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from .. import _core
 from .._core import Records
 from ..errors import CorruptionError, SchemaError
-from ..schema.columns import Bytes, Ragged
+from ..schema.columns import Bytes, Ragged, Value
 from ..schema.field import Field
 from ..schema.schema import Schema
 
@@ -356,7 +355,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def shortened(value: Any) -> str:
+def shortened(value: object) -> str:
     """A value in one short line."""
     if value is None or value is np.ma.masked:
         return "missing"
@@ -379,7 +378,7 @@ def shortened(value: Any) -> str:
     return str(value)
 
 
-def _row(values: Any) -> str:
+def _row(values: Value) -> str:
     shown = ", ".join(shortened(item) for item in values[:MOST_VALUES])
     more = f", … {len(values) - MOST_VALUES:,} more" if len(values) > MOST_VALUES else ""
     return f"[{shown}{more}]"

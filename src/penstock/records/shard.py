@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, TypeVar, overload
+from typing import ClassVar, TypeVar, overload
 
 import numpy as np
 
 from .._core import Feed, Index, Shard, Writer, salvage
 from .._core import Records as Records
 from ..errors import ArgumentError, SchemaError, check_type
+from ..schema.columns import Columns, ExampleDict, Value
 from ..storage.paths import PathLike
 from .codec import Codec, default_threads, first_row
 from .index import existing_sidecar
@@ -82,13 +83,13 @@ class ShardWriter:
         """Append records."""
         self.native.write_records(records if isinstance(records, Records) else Records(records))
 
-    def write_columns(self, codec: Codec, columns: Mapping[str, Any]) -> None:
+    def write_columns(self, codec: Codec, columns: Mapping[str, Value]) -> None:
         """Append a batch of columns; other threads encode while this one writes."""
         check_type(codec, Codec, "a codec", "write_columns", CODEC)
         parts, rows = codec.to_parts(columns)
         self.native.write_columns(codec.plan, parts, rows, self._threads)
 
-    def write_examples(self, codec: Codec, examples: Iterable[Mapping[str, Any]]) -> None:
+    def write_examples(self, codec: Codec, examples: Iterable[Mapping[str, Value]]) -> None:
         """Append examples."""
         check_type(codec, Codec, "a codec", "write_examples", CODEC)
         rows, coerce = codec.to_rows(examples)
@@ -151,7 +152,7 @@ class ShardReader:
             found = {"tfrecord": "a TFRecord", "array_record": "an ArrayRecord", "tar": "a tar"}
             raise SchemaError(f"expected {found[format]} file, got {found[self.format]} file", str(path))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (open_shard, (self.path,))
 
     @property
@@ -166,7 +167,7 @@ class ShardReader:
         return next((word for word in words if word in _COMPRESSIONS), None)
 
     @property
-    def offsets(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    def offsets(self) -> np.ndarray[Value, np.dtype[np.uint64]]:
         """Where each frame, chunk or sample begins in the uncompressed file, and where the last one ends."""
         return self._shard.offsets
 
@@ -190,13 +191,13 @@ class ShardReader:
         for first in range(0, len(self), step):
             yield from self[first : first + step]
 
-    def example(self, codec: Codec, index: int) -> dict[str, Any]:
+    def example(self, codec: Codec, index: int) -> ExampleDict:
         """One record, decoded."""
         if codec.direct_example:
             return codec.to_example(self._shard.example(codec.plan, index))
         return first_row(self.examples(codec, [index]))
 
-    def examples(self, codec: Codec, indices: slice | Sequence[int]) -> dict[str, Any]:
+    def examples(self, codec: Codec, indices: slice | Sequence[int]) -> Columns:
         """Some records, decoded as a batch."""
         return codec.to_batch(self._shard.examples(codec.plan, self._numbers(indices)))
 
@@ -209,7 +210,7 @@ class ShardReader:
         stop: int | None = None,
         drop_remainder: bool = False,
         threads: int | None = None,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Columns]:
         """The records in order, decoded in batches of `size`, ahead of the caller on `threads` threads."""
         first, last, _ = slice(start, stop).indices(len(self))
         span = (first, max(first, last))
@@ -223,7 +224,7 @@ class ShardReader:
         return list(range(*indices.indices(len(self))) if isinstance(indices, slice) else indices)
 
 
-def _batches(codec: Codec, feed: Feed) -> Iterator[dict[str, Any]]:
+def _batches(codec: Codec, feed: Feed) -> Iterator[Columns]:
     try:
         for raw in feed:
             yield codec.to_batch(raw)

@@ -12,11 +12,12 @@ import reprlib
 import struct
 import zlib
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from ..errors import SchemaError, name_known
+from .columns import Array, DType, Value
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -68,10 +69,10 @@ class ValueType(Protocol):
     @property
     def levels(self) -> int: ...
     @property
-    def numpy_dtype(self) -> np.dtype[Any] | None: ...
+    def numpy_dtype(self) -> DType | None: ...
 
 
-def coerce(field: ValueType, value: Any, where: str) -> Any:
+def coerce(field: ValueType, value: object, where: str) -> Value:
     """The value in its one canonical form, or a SchemaError (see Field.coerce)."""
     if value is None or value is np.ma.masked:
         if field.optional:
@@ -80,7 +81,7 @@ def coerce(field: ValueType, value: Any, where: str) -> Any:
     return _coerce(field, value, field.levels, where)
 
 
-def _coerce(field: ValueType, value: Any, levels: int, where: str) -> Any:
+def _coerce(field: ValueType, value: object, levels: int, where: str) -> Value:
     """The value, where `levels` lists still enclose it."""
     if isinstance(value, np.ndarray) and value.dtype == object:
         value = value.tolist()
@@ -103,8 +104,8 @@ def _coerce(field: ValueType, value: Any, levels: int, where: str) -> Any:
     return array if array.ndim or array.dtype != object else array[()]
 
 
-def _coerce_texts(field: ValueType, value: Any, where: str) -> np.ndarray[Any, Any]:
-    items: list[Any]
+def _coerce_texts(field: ValueType, value: object, where: str) -> Array:
+    items: list[Value]
     shape: tuple[int, ...]
     if isinstance(value, np.ndarray):
         items, shape = value.ravel().tolist(), value.shape
@@ -125,7 +126,7 @@ def _coerce_texts(field: ValueType, value: Any, where: str) -> np.ndarray[Any, A
     return encoded.reshape(shape)
 
 
-def _text_hint(field: ValueType, item: Any, value: Any) -> str:
+def _text_hint(field: ValueType, item: object, value: object) -> str:
     """How a value becomes a str or bytes, where that is known."""
     if field.dtype == "str":
         return "Convert it: value.decode()" if hasattr(item, "decode") else "Convert it first: str(value)"
@@ -141,12 +142,12 @@ def _text_hint(field: ValueType, item: Any, value: Any) -> str:
 
 
 # Images
-def is_picture(value: Any) -> bool:
+def is_picture(value: object) -> bool:
     """Whether a value is an image of Pillow."""
     return type(value).__module__.startswith("PIL.") and hasattr(value, "save") and hasattr(value, "getbands")
 
 
-def _encode_images(field: ValueType, value: Any, levels: int, where: str) -> Any:
+def _encode_images(field: ValueType, value: Value, levels: int, where: str) -> Value:
     """The files of images that are given as pixels: PNG, which loses nothing. What are files already stays."""
     if levels:
         rows = value if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) > 1 else None
@@ -162,7 +163,7 @@ def _encode_images(field: ValueType, value: Any, levels: int, where: str) -> Any
     return value
 
 
-def _encode_picture(field: ValueType, picture: Any, where: str) -> bytes:
+def _encode_picture(field: ValueType, picture: Value, where: str) -> bytes:
     if getattr(picture, "n_frames", 1) > 1:
         got = f"an animation of {picture.n_frames} frames"
         raise _mismatch(field, picture, where, "Give the bytes of its file, or one frame: image.copy()", got=got)
@@ -175,7 +176,7 @@ def _encode_picture(field: ValueType, picture: Any, where: str) -> bytes:
     return out.getvalue()
 
 
-def _encode_pixels(field: ValueType, pixels: np.ndarray[Any, Any], where: str) -> bytes:
+def _encode_pixels(field: ValueType, pixels: Array, where: str) -> bytes:
     """A PNG file of uint8[height, width] or uint8[height, width, 1 to 4]."""
     channels = pixels.shape[2] if pixels.ndim == 3 else 1
     if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or channels not in _COLORS or not pixels.size:
@@ -193,7 +194,7 @@ def _encode_pixels(field: ValueType, pixels: np.ndarray[Any, Any], where: str) -
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
-def _coerce_numbers(field: ValueType, value: Any, where: str) -> np.ndarray[Any, Any]:
+def _coerce_numbers(field: ValueType, value: Value, where: str) -> Array:
     if hasattr(value, "__array__"):
         return _coerce_array(field, value, where)
     items, shape = _unnest(value) if isinstance(value, (list, tuple)) else ([value], ())
@@ -207,7 +208,7 @@ def _coerce_numbers(field: ValueType, value: Any, where: str) -> np.ndarray[Any,
     return _coerce_python(field, items, where, value).reshape(shape)
 
 
-def _coerce_array(field: ValueType, value: Any, where: str) -> np.ndarray[Any, Any]:
+def _coerce_array(field: ValueType, value: object, where: str) -> Array:
     """NumPy's rule is strict: the same dtype, or one that loses nothing."""
     if np.ma.is_masked(value):
         raise _mismatch(field, value, where, "Fill it first: value.filled(...)", got="an array with masked elements")
@@ -223,7 +224,7 @@ def _coerce_array(field: ValueType, value: Any, where: str) -> np.ndarray[Any, A
     return np.asarray(array, dtype=field.numpy_dtype, order="C")
 
 
-def _coerce_python(field: ValueType, items: list[Any], where: str, value: Any) -> np.ndarray[Any, Any]:
+def _coerce_python(field: ValueType, items: list[Value], where: str, value: object) -> Array:
     """Python's numbers have no width: an int must fit, a float is rounded to the field's precision."""
     allowed = (bool,) if field.dtype == "bool" else (int,) if field.dtype in INTEGERS else (int, float)
     if not all(isinstance(item, allowed) for item in items):
@@ -252,12 +253,12 @@ def _coerce_python(field: ValueType, items: list[Any], where: str, value: Any) -
 
 
 # Labels
-def _class_indices(classes: tuple[str, ...], value: Any, where: str) -> Any:
+def _class_indices(classes: tuple[str, ...], value: object, where: str) -> Value:
     """A label may be given by the name of its class."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "U":
         value = value.tolist()
 
-    def index(item: Any) -> Any:
+    def index(item: object) -> Value:
         if isinstance(item, str) and item not in classes:
             raise SchemaError(f"unknown class {reprlib.repr(item)}", where, name_known(item, classes, "classes"))
         return classes.index(item) if isinstance(item, str) else item
@@ -265,7 +266,7 @@ def _class_indices(classes: tuple[str, ...], value: Any, where: str) -> Any:
     return map_nested(index, value)
 
 
-def _check_labels(classes: tuple[str, ...], array: np.ndarray[Any, Any], where: str) -> None:
+def _check_labels(classes: tuple[str, ...], array: Array, where: str) -> None:
     """A label is the index of its class; -1 is "none", as TFDS has it."""
     for label in (int(array.min()), int(array.max())):
         if not -1 <= label < len(classes):
@@ -273,7 +274,7 @@ def _check_labels(classes: tuple[str, ...], array: np.ndarray[Any, Any], where: 
 
 
 # Lists
-def check_lengths(lists: Mapping[str, Any], depth: int, where: str) -> None:
+def check_lengths(lists: Mapping[str, Value], depth: int, where: str) -> None:
     """The lists of one sequence are equally long, at each of the `depth` levels that they share."""
     lengths = {name: _lengths(value, depth) for name, value in lists.items() if value is not None}
     if len(set(lengths.values())) > 1:
@@ -281,13 +282,13 @@ def check_lengths(lists: Mapping[str, Any], depth: int, where: str) -> None:
         raise SchemaError(f"expected lists of equal length in a sequence, got {got}", where)
 
 
-def _lengths(value: Any, depth: int) -> Any:
+def _lengths(value: Value, depth: int) -> Value:
     return len(value) if depth == 1 else tuple(_lengths(row, depth - 1) for row in value)
 
 
-def _unnest(value: list[Any] | tuple[Any, ...]) -> tuple[list[Any], tuple[int, ...]]:
+def _unnest(value: list[Value] | tuple[Value, ...]) -> tuple[list[Value], tuple[int, ...]]:
     """The items of nested lists in order, and the shape of the lists around them, as far as they are even."""
-    items: list[Any] = list(value)
+    items: list[Value] = list(value)
     shape: tuple[int, ...] = (len(value),)
     while items and len(shape) <= MAX_RANK and all(isinstance(item, (list, tuple)) for item in items):
         lengths = {len(item) for item in items}
@@ -298,7 +299,9 @@ def _unnest(value: list[Any] | tuple[Any, ...]) -> tuple[list[Any], tuple[int, .
     return items, shape
 
 
-def map_nested(function: Any, value: Any, into: type[list[Any]] | type[tuple[Any, ...]] = tuple, depth: int = 0) -> Any:
+def map_nested(
+    function: Value, value: object, into: type[list[Value]] | type[tuple[Value, ...]] = tuple, depth: int = 0
+) -> Value:
     """The function over all items of nested lists or tuples, which become tuples, or what `into` says."""
     if not isinstance(value, (list, tuple)):
         return function(value)
@@ -308,7 +311,7 @@ def map_nested(function: Any, value: Any, into: type[list[Any]] | type[tuple[Any
 
 
 # What messages say
-def _describe(value: Any) -> str:
+def _describe(value: object) -> str:
     """The type of any value, in the notation of fields; Python's numbers have no width."""
     if isinstance(value, (np.ndarray, np.generic)):
         name: str = {"U": "str", "S": "bytes"}.get(value.dtype.kind, value.dtype.name)
@@ -324,5 +327,5 @@ def _describe(value: Any) -> str:
     return type(value).__name__
 
 
-def _mismatch(field: ValueType, value: Any, where: str, hint: str = "", got: str = "") -> SchemaError:
+def _mismatch(field: ValueType, value: object, where: str, hint: str = "", got: str = "") -> SchemaError:
     return SchemaError(f"expected {field}, got {got or _describe(value)}", where, hint)

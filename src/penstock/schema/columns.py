@@ -17,6 +17,13 @@ import numpy as np
 
 from ..errors import RecordIndexError, SchemaError
 
+Value: TypeAlias = Any
+"""A value of an example, as users give it and get it: numbers, strings, arrays, and lists and dicts of them."""
+ExampleDict: TypeAlias = dict[str, Value]
+"""An example: the value of each field. Nested fields are dicts."""
+Columns: TypeAlias = dict[str, Value]
+"""A batch: the column of each field. Nested fields are dicts of columns."""
+DType: TypeAlias = "np.dtype[Any]"
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
@@ -37,7 +44,7 @@ class Ragged:
     present: Array | None
 
     def __init__(
-        self, values: Array | Bytes | Ragged, row_splits: Any, *, shapes: Any = None, present: Any = None
+        self, values: Array | Bytes | Ragged, row_splits: object, *, shapes: object = None, present: object = None
     ) -> None:
         if not isinstance(values, (Bytes, Ragged)):
             values = np.asarray(values)
@@ -48,7 +55,7 @@ class Ragged:
         self.shapes = None if shapes is None else self._checked_shapes(shapes)
         self.present = _checked_present(present, len(self))
 
-    def _checked_shapes(self, given: Any) -> Array:
+    def _checked_shapes(self, given: object) -> Array:
         shapes: Array = np.asarray(given, dtype=np.int64)
         if not isinstance(self.values, np.ndarray) or self.values.ndim != 1:
             raise SchemaError("expected flat values where rows have their own shapes")
@@ -75,7 +82,7 @@ class Ragged:
         return column
 
     @classmethod
-    def from_rows(cls, rows: Sequence[Any], dtype: Any = None) -> Ragged:
+    def from_rows(cls, rows: Sequence[Value], dtype: Value = None) -> Ragged:
         """A column of the given rows: arrays, lists of numbers or strings, lists of such lists; None where missing."""
         rows = [row.tolist() if _holds_objects(row) else row for row in rows]
         present = np.array([row is not None for row in rows], dtype=bool)
@@ -106,10 +113,10 @@ class Ragged:
         return len(self.row_splits) - 1
 
     @overload
-    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: int) -> Value: ...
     @overload
     def __getitem__(self, index: slice) -> Ragged: ...
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: int | slice) -> Value:
         """One row (None when missing; a list where the rows are lists), or a column of some rows without a copy."""
         if isinstance(index, slice):
             first, last = _bounds(index, len(self))
@@ -124,7 +131,7 @@ class Ragged:
             return (row.to_numpy() if isinstance(row, Bytes) else np.asarray(row)).reshape(self.shapes[index])
         return row if isinstance(row, np.ndarray) else list(row)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return (self[index] for index in range(len(self)))
 
     def __repr__(self) -> str:
@@ -135,7 +142,7 @@ class Ragged:
         return f"Ragged({len(self)} rows{reach} {kind}{missing})"
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """The dtype of the rows; object for bytes and texts."""
         return self.values.dtype
 
@@ -143,7 +150,7 @@ class Ragged:
         """int64[n]; a missing row has length 0."""
         return np.diff(self.row_splits)
 
-    def to_list(self) -> list[Any]:
+    def to_list(self) -> list[Value]:
         """Nested lists of plain Python values, None where a row is missing."""
         if self.shapes is not None:
             return [None if row is None else row.tolist() for row in self]
@@ -152,7 +159,7 @@ class Ragged:
         present = [True] * len(self) if self.present is None else self.present.tolist()
         return [items[splits[i] : splits[i + 1]] if present[i] else None for i in range(len(self))]
 
-    def to_padded(self, length: int | Sequence[int | None] | None = None, value: Any = 0) -> Array:
+    def to_padded(self, length: int | Sequence[int | None] | None = None, value: object = 0) -> Array:
         """One array, rows filled up with `value` (0 stands for the empty string in a column of bytes or text).
 
         `length` is that of the longest row, or as given: longer rows are cut. Where rows are lists of rows, or have
@@ -191,12 +198,12 @@ class Bytes:
 
     def __init__(
         self,
-        values: Any,
-        row_splits: Any,
+        values: object,
+        row_splits: object,
         *,
         text: bool = False,
         shape: tuple[int, ...] | None = None,
-        present: Any = None,
+        present: object = None,
     ) -> None:
         self.values = np.asarray(values)
         if self.values.dtype != np.uint8 or self.values.ndim != 1:
@@ -247,7 +254,7 @@ class Bytes:
         return math.prod(self.shape) if self.shape else 1
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """Always object: what `to_numpy` gives."""
         return np.dtype(object)
 
@@ -255,10 +262,10 @@ class Bytes:
         return (len(self.row_splits) - 1) // self.strings_per_row
 
     @overload
-    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: int) -> Value: ...
     @overload
     def __getitem__(self, index: slice) -> Bytes: ...
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: int | slice) -> Value:
         """One row (bytes or str, None when missing, an object array where rows have a shape), or a column of some."""
         if isinstance(index, slice):
             first, last = _bounds(index, len(self))
@@ -271,7 +278,7 @@ class Bytes:
         strings = self[index : index + 1].strings(index)
         return _objects(strings).reshape(self.shape) if self.shape else strings[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return (self[index] for index in range(len(self))) if self.shape else iter(self.to_list())
 
     def __repr__(self) -> str:
@@ -279,7 +286,7 @@ class Bytes:
         missing = "" if self.present is None else f", {int((~self.present).sum())} missing"
         return f"Bytes({len(self)} rows of {kind}, {len(self.values)} bytes{missing})"
 
-    def strings(self, first_row: int = 0) -> list[Any]:
+    def strings(self, first_row: int = 0) -> list[Value]:
         """All strings in order, those of missing rows included."""
         buffer = self.values.tobytes()
         splits = self.row_splits.tolist()
@@ -302,7 +309,7 @@ class Bytes:
             array[~self.present] = None
         return array
 
-    def to_list(self) -> list[Any]:
+    def to_list(self) -> list[Value]:
         """bytes or str, None where a row is missing; nested lists where rows have a shape."""
         rows = self.strings() if not self.shape else self.to_numpy().tolist()
         if self.present is None:
@@ -316,7 +323,7 @@ def _splits(lengths: Array) -> Array:
     return splits
 
 
-def _checked_splits(row_splits: Any, total: int) -> Array:
+def _checked_splits(row_splits: object, total: int) -> Array:
     splits = np.asarray(row_splits)
     if splits.ndim != 1 or not len(splits) or splits.dtype.kind not in "iu":
         raise SchemaError(f"expected row_splits int64[n + 1], got {splits.dtype}{list(splits.shape)}")
@@ -326,7 +333,7 @@ def _checked_splits(row_splits: Any, total: int) -> Array:
     return splits
 
 
-def _checked_present(present: Any, rows: int) -> Array | None:
+def _checked_present(present: object, rows: int) -> Array | None:
     if present is None:
         return None
     checked: Array = np.asarray(present)
@@ -353,17 +360,17 @@ def _cut(array: Array | None, first: int, last: int) -> Array | None:
     return None if array is None else array[first:last]
 
 
-def _holds_objects(row: Any) -> bool:
+def _holds_objects(row: object) -> bool:
     return isinstance(row, np.ndarray) and row.dtype.kind in "OSU"
 
 
-def _objects(items: list[Any]) -> Array:
+def _objects(items: list[Value]) -> Array:
     array = np.empty(len(items), dtype=object)
     array[:] = items
     return array
 
 
-def _scatter(values: Array, shapes: Array, counts: Array, lengths: tuple[int | None, ...], value: Any) -> Array:
+def _scatter(values: Array, shapes: Array, counts: Array, lengths: tuple[int | None, ...], value: object) -> Array:
     """Flat values to one array [rows, *largest shape, *inner]: every element is sent to its place at once."""
     if values.dtype.kind in "biu" and (value != value or np.asarray(value).astype(values.dtype) != value):
         raise SchemaError(f"expected a padding that {values.dtype.name} can hold, got {value!r}")

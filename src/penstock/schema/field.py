@@ -14,7 +14,7 @@ import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from .coercion import (
     map_nested,
     write_dimensions,
 )
-from .columns import Array
+from .columns import Array, DType, Value
 
 Encoding: TypeAlias = Literal["auto", "none", "bytes", "zlib"]
 Kind: TypeAlias = Literal["tensor", "text", "label", "image", "video", "audio", "box"]
@@ -69,7 +69,7 @@ class Field:
     _: KW_ONLY
     encoding: Encoding = "auto"
     optional: bool = False
-    default: Any = None
+    default: Value = None
     classes: tuple[str, ...] | None = None
     kind: Kind = "tensor"
     levels: int = 0
@@ -93,7 +93,7 @@ class Field:
         if self.default is not None:
             self._settle_default()
 
-    def _set(self, attribute: str, value: Any) -> None:
+    def _set(self, attribute: str, value: object) -> None:
         object.__setattr__(self, attribute, value)
 
     def _one_of(self, attribute: str, known: tuple[str, ...]) -> None:
@@ -171,7 +171,7 @@ class Field:
         self._set("default", value.decode() if self.dtype == "str" and isinstance(value, bytes) else value)
 
     @classmethod
-    def parse(cls, text: str, name: str = "", **options: Any) -> Field:
+    def parse(cls, text: str, name: str = "", **options: Value) -> Field:
         """The field of a type such as "float32[4,?]"; the inverse of `str(field)`."""
         match = _NOTATION.fullmatch(text.replace(" ", "")) if isinstance(text, str) else None
         if match and len(match[1]) == len("list[") * len(match[4]):
@@ -208,7 +208,7 @@ class Field:
         parts += [f"{key}={_literal(getattr(self, key))}" for key, v in implied.items() if getattr(self, key) != v]
         return f"Field({', '.join(parts)})"
 
-    def _key(self) -> tuple[Any, ...]:
+    def _key(self) -> tuple[Value, ...]:
         """What makes two fields equal. The default goes by its repr, so that nan equals nan."""
         return tuple(repr(self.default) if f.name == "default" else getattr(self, f.name) for f in fields(self))
 
@@ -219,7 +219,7 @@ class Field:
         return hash(self._key())
 
     @property
-    def numpy_dtype(self) -> np.dtype[Any] | None:
+    def numpy_dtype(self) -> DType | None:
         """The dtype of its arrays; None for bytes and str."""
         if self.dtype in TEXTS:
             return None
@@ -229,7 +229,7 @@ class Field:
             from ml_dtypes import bfloat16
         except ImportError:
             raise MissingDependencyError.needed("ml_dtypes", "bfloat16 fields", extra="bfloat16") from None
-        dtype: np.dtype[Any] = np.dtype(bfloat16)
+        dtype: DType = np.dtype(bfloat16)
         return dtype
 
     @property
@@ -252,7 +252,7 @@ class Field:
             return (f"{self.name}/ragged_flat_values", *lengths)
         return (f"{self.name}/value", f"{self.name}/shape") if self.shape.count(None) > 1 else (self.name,)
 
-    def coerce(self, value: Any, where: str = "") -> Any:
+    def coerce(self, value: object, where: str = "") -> Value:
         """The value in its one canonical form, or a SchemaError: nothing is cast with a loss.
 
         Numbers become an ndarray of the exact dtype in C order, bytes and str become bytes (arrays of them: an
@@ -261,7 +261,7 @@ class Field:
         return coerce(self, value, where or self.name)
 
 
-def _checked_shape(shape: Any, where: str) -> Shape:
+def _checked_shape(shape: object, where: str) -> Shape:
     if not isinstance(shape, (tuple, list)) or len(shape) > MAX_RANK:
         raise SchemaError(
             f"expected a shape such as (13,) or (None, 3), of at most {MAX_RANK} dimensions, got {reprlib.repr(shape)}",
@@ -278,7 +278,7 @@ def _checked_shape(shape: Any, where: str) -> Shape:
     return checked
 
 
-def _checked_classes(classes: Any, where: str) -> tuple[str, ...]:
+def _checked_classes(classes: object, where: str) -> tuple[str, ...]:
     if not isinstance(classes, (tuple, list)) or not all(is_utf8(name) for name in classes):
         raise SchemaError(f"expected class names as a tuple of str, got {reprlib.repr(classes)}", where)
     if len(set(classes)) != len(classes):
@@ -295,7 +295,7 @@ def is_utf8(name: object) -> bool:
         return False
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     """The repr, also for numbers that have no literal."""
     if isinstance(value, tuple):
         return f"({', '.join(map(_literal, value))}{',' * (len(value) == 1)})"

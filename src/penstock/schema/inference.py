@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from ..errors import SchemaError
 from .coercion import DTYPES, MAX_DEPTH, TEXTS, common_dtype, is_picture, write_dimensions
+from .columns import Array, Value
 from .field import Encoding, Field, Kind
 from .schema import Schema
 
@@ -34,7 +35,7 @@ class _Leaf(NamedTuple):
     dimensions: tuple[int | None, ...] = ()
     encoding: str = "auto"
     optional: bool = False
-    default: Any = None
+    default: Value = None
     classes: tuple[str, ...] | None = None
     kind: Kind = "tensor"
     decoded: str | None = None
@@ -67,7 +68,7 @@ _PYTHON = {
 
 
 def infer(
-    examples: Iterable[Mapping[str, Any]], *, schema: Mapping[str, Any] | None = None, short_floats: bool = False
+    examples: Iterable[Mapping[str, Value]], *, schema: Mapping[str, Value] | None = None, short_floats: bool = False
 ) -> Schema:
     """The narrowest schema that holds all of the examples. Fields of `schema` are taken as they are, and checked.
 
@@ -104,10 +105,10 @@ def widen(a: Schema, b: Schema, *, short_floats: bool = False) -> Schema:
 
 def cover(
     schema: Schema,
-    example: Mapping[str, Any],
+    example: Mapping[str, Value],
     where: str,
     *,
-    declared: Mapping[str, Any] | None = None,
+    declared: Mapping[str, Value] | None = None,
     short_floats: bool = False,
 ) -> Schema:
     """The schema, widened where it must be to hold an example too. Fields of `declared` are only checked."""
@@ -122,7 +123,7 @@ def cover(
 
 
 # Values to types
-def _look(value: Any, where: str, depth: int = 0) -> _Node:
+def _look(value: object, where: str, depth: int = 0) -> _Node:
     known = _PYTHON.get(type(value))
     if known is not None and (type(value) is not int or -(2**63) <= value < 2**63):
         return known
@@ -152,7 +153,7 @@ def _look(value: Any, where: str, depth: int = 0) -> _Node:
     )
 
 
-def _look_at_array(array: np.ndarray[Any, Any], where: str, depth: int) -> _Node:
+def _look_at_array(array: Array, where: str, depth: int) -> _Node:
     if array.dtype.kind == "O":
         return _look(array.tolist(), where, depth + 1)
     dtype = {"U": "str", "S": "bytes"}.get(array.dtype.kind, array.dtype.name)
@@ -162,7 +163,7 @@ def _look_at_array(array: np.ndarray[Any, Any], where: str, depth: int) -> _Node
     return _Leaf(dtype, array.shape)
 
 
-def _look_at_list(items: list[Any] | tuple[Any, ...], where: str, depth: int) -> _Node:
+def _look_at_list(items: list[Value] | tuple[Value, ...], where: str, depth: int) -> _Node:
     if not items:
         return _EMPTY
     looks: list[_Node]
