@@ -236,6 +236,12 @@ def test_modules_are_short_and_well_named(path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
+def test_the_picture_of_the_packages_is_that_of_todays_imports(root: Path) -> None:
+    command = [sys.executable, "scripts/package_graph.py", "--check"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_stub_of_the_native_module_is_true(root: Path) -> None:
     command = [sys.executable, "-m", "mypy.stubtest", "penstock._core", "--mypy-config-file", "pyproject.toml"]
     environment = os.environ | {"MYPYPATH": "src"}

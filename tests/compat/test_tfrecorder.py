@@ -295,6 +295,18 @@ def test_options_go_to_every_method_that_accepts_them(tmp_path: Path, caplog: py
     assert [int(number) for (number,) in tf_factory.generate_dataset(paths, Lenient)] == [5]
 
 
+class Tolerant(Lenient):
+    """`load` accepts every option and reads none."""
+
+    def load(self, src_data_dirpath=None, **kwargs):
+        pass
+
+
+def test_an_option_that_no_method_reads_is_accepted_by_kwargs(tmp_path: Path) -> None:
+    save = tf_factory.generate_and_save_tfrecords_files_for_examples_dict
+    assert save(tmp_path / "out", {"train": [Tolerant()]}, src_data_dirpath=".", chunk_size_in_bins=5) == {"train": 1}
+
+
 class Breaking(ToyExample):
     """One of its examples cannot be loaded."""
 

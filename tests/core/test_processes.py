@@ -534,7 +534,7 @@ INTERRUPTED = """
     import numpy as np
     import penstock as ps
     from penstock.records.index import write_index
-    from penstock.records.tfrecord import verify
+    from penstock.records.shard import verify
 
     path, job = sys.argv[1:]
 

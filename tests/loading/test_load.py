@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 import pickle
 import shutil
@@ -90,6 +91,29 @@ def test_any_example_is_at_hand(folder: Path) -> None:
     np.testing.assert_array_equal(got["tokens"], want["tokens"])
     np.testing.assert_array_equal(got["dense"], want["dense"])
     assert train.key(5) == str(stored[5])
+
+
+def test_an_example_is_read_while_another_one_is_read(tmp_path: Path) -> None:
+    """The garbage collector runs Python code in the middle of a read, which may read too."""
+    ps.build([{"x": n, "tags": ["a"] * n} for n in range(30)], tmp_path / "d", workers=1)
+    train = ps.load(tmp_path / "d")["train"]
+    expected = [int(train[number]["x"]) for number in range(30)]
+    inner = []
+
+    def read_another(phase: str, info: dict[str, int]) -> None:
+        inner.append(int(train[7]["x"]))
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(read_another)
+    gc.set_threshold(1, 1, 1)
+    try:
+        read = [int(train[number]["x"]) for number in range(30)]
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(read_another)
+    assert read == expected
+    assert inner
+    assert set(inner) == {expected[7]}
 
 
 def test_several_examples_are_a_batch(folder: Path) -> None:

@@ -163,7 +163,7 @@ def test_a_frame_of_gigabytes_is_refused_before_it_is_inflated(tmp_path: Path, c
     checked('ps.load("b.tfrecord", schema={"x": "int64?"})["train"][0]', tmp_path, *said)
     checked('ps.TFRecordReader("b.tfrecord")[0]', tmp_path, *said)
     code = """
-from penstock.records.tfrecord import verify
+from penstock.records.shard import verify
 report = verify("b.tfrecord")
 print(report.records, report.gaps)
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))  # ru_maxrss has the parent's

@@ -468,7 +468,7 @@ def test_a_hostile_length_allocates_nothing(length: int, wrap: Callable[[bytes],
     path.write_bytes(wrap(frame(A) + header + bytes(100)))
     script = f"""
         import resource, penstock as ps
-        from penstock.records.tfrecord import verify
+        from penstock.records.shard import verify
         used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), used + (64 << 20)))
         try:

@@ -667,5 +667,5 @@ def test_values_that_do_not_fit(text: str, value: Any, words: str) -> None:
 
 
 def test_importing_it_needs_no_extra() -> None:
-    code = "import sys, penstock.schema, penstock.inference; sys.exit('ml_dtypes' in sys.modules)"
+    code = "import sys, penstock.schema.schema, penstock.schema.inference; sys.exit('ml_dtypes' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,11 +8,11 @@ import click
 
 from ..building.convert import convert as convert_dataset
 from ..building.report import Built
+from .build import built_json, run, show_built, show_files
 from .errors import INTERRUPTED, PATH, WELL, Command
 from .head import parse_schema
 from .options import asked_formats, format_options
 from .output import print_json
-from .progress import built_json, run, show_built, show_files
 
 
 @click.command(cls=Command)

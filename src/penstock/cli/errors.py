@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import click
 
-from ..dataset.open import brought_files, names_files
-from ..dataset.record_files import split_order, without_side_files
-from ..errors import CorruptionError, ExampleError, NotFoundError, PenstockError, redact
-from ..storage.cache import Cache
-from ..storage.paths import SPLIT, expand, split_patterns
-from ..storage.store import is_url
+from ..errors import CorruptionError, ExampleError, PenstockError, redact
 from .output import Bar
 
 WELL = 0
@@ -22,7 +17,6 @@ DAMAGED = 1
 UNREADABLE = 2
 INTERRUPTED = 130
 CLOSED = 141  # as of a program that SIGPIPE ends
-
 # Shells complete the names of files; what is wrong with one, the command says in its own words.
 PATH = click.Path(readable=False)
 
@@ -91,34 +85,9 @@ def print_error(path: str | None, said: str) -> None:
     click.echo(json.dumps({**({} if path is None else {"file": redact(path)}), "error": redact(said)}))
 
 
-def check_there(path: str) -> None:
-    """Raises what a path that leads nowhere should say, in place of what the system says of it."""
-    if not is_url(path) and not os.path.lexists(path):
-        raise NotFoundError(f"expected a file or a folder, got nothing at {path}")
-
-
 def exit_code(error: BaseException) -> int:
     """What the error means for whoever called the command."""
     return DAMAGED if isinstance(error, (CorruptionError, ExampleError)) else UNREADABLE
-
-
-def expand_all(patterns: Iterable[str]) -> list[str]:
-    """The files of all patterns, each once. What goes with one of them, such as its index, is left out.
-
-    Files of a store are brought; a dataset there stays the URL that it is.
-    """
-    return without_side_files(list(dict.fromkeys(path for pattern in patterns for path in _expanded(pattern))))
-
-
-def _expanded(pattern: str) -> list[str]:
-    if is_url(pattern) and names_files(pattern):
-        return [path for files in brought_files([pattern], Cache()).values() for path in files.values()]
-    if is_url(pattern):
-        return [pattern]
-    if SPLIT not in pattern or os.path.lexists(pattern):
-        return expand(pattern)
-    splits = split_patterns(pattern)
-    return [path for split in sorted(splits, key=split_order) for path in expand(splits[split])]
 
 
 def for_each(bar: Bar, work: Callable[[str], int], *, as_json: bool) -> int:

@@ -28,10 +28,10 @@ from ..records.inspect import (
 from ..records.tar import checked_schema, is_tar, read_sample, sampled_schema
 from ..schema.schema import Schema
 from ..storage.files import is_file, read_file
-from .datasets import is_dataset
-from .errors import PATH, WELL, Command, check_there, expand_all
+from .errors import PATH, WELL, Command
 from .options import Number
 from .output import console, print_example
+from .paths import check_there, expand_all, is_dataset
 
 
 def parse_schema(text: str) -> Schema:

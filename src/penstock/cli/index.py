@@ -8,8 +8,9 @@ from ..records.index import dali_path, sidecar_path, write_index
 from ..records.inspect import counted, opening
 from ..storage.files import local_path
 from ..storage.local import publish
-from .errors import WELL, Command, check_there, expand_all, for_each
+from .errors import WELL, Command, for_each
 from .output import Bar, console, print_json
+from .paths import check_there, expand_all
 
 
 @click.command(cls=Command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
+from ..dataset.manifest import Manifest
 from ..dataset.plain_files import read_schema
 from ..dataset.provenance import place_of_record, places_of
 from ..errors import CorruptionError, SchemaError, StorageError
@@ -22,18 +24,42 @@ from ..records.inspect import SAMPLE, byte_kind, counted, first_records, infer_s
 from ..records.shard import Records, ShardReader, open_shard
 from ..records.tar import sampled_schema
 from ..schema.schema import Schema
-from .datasets import (
-    check_sizes,
+from ..storage.open import open_store
+from ..storage.store import is_url
+from .errors import WELL, Command, for_each
+from .output import (
+    Bar,
+    console,
     dataset_json,
-    is_dataset,
-    manifest_of,
+    fits,
     opened_json,
     print_dataset,
+    print_json,
     print_opened,
     schema_table,
 )
-from .errors import WELL, Command, check_there, expand_all, for_each
-from .output import Bar, console, fits, print_json
+from .paths import check_there, expand_all, is_dataset, manifest_of, shard_entries
+
+
+def check_sizes(path: str, manifest: Manifest) -> None:
+    """That the shards are as large as they should be."""
+    entries = shard_entries(path, manifest)
+    with ThreadPoolExecutor(16) as pool:
+        for (file, shard), size in zip(entries.items(), pool.map(_size, entries), strict=True):
+            if size != shard.bytes:
+                got = "nothing" if size is None else f"{size} bytes"
+                raise CorruptionError(f"expected a shard of {shard.bytes} bytes, got {got}", file)
+
+
+def _size(path: str) -> int | None:
+    try:
+        if not is_url(path):
+            return os.path.getsize(path)
+        store, name = open_store(path)
+        return store.entry(name).size
+    except FileNotFoundError:
+        return None
+
 
 FRAME = 16  # bytes that a frame adds to its record
 

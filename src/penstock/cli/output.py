@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -28,8 +28,15 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from ..dataset.manifest import (
+    Info,
+    Manifest,
+    ShardEntries,
+)
 from ..errors import redact
+from ..loading.dataset import Dataset
 from ..loading.display import kind_text
+from ..records.inspect import size_text
 from ..schema.columns import Bytes, Ragged
 from ..schema.schema import Schema
 
@@ -175,3 +182,96 @@ class Bar:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.hide()
+
+
+# What people see
+def split_table(rows: list[tuple[str, str, str, str]]) -> Table:
+    """A row for each split: name, examples, shards, size."""
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column("split")
+    for heading in ("examples", "shards", "size"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
+def print_dataset(manifest: Manifest) -> None:
+    """What a dataset says of itself, its splits, and its schema."""
+    also = [
+        f"[dim]also in {format}, {size_text(sum(s.bytes for shards in splits.values() for s in shards))}[/dim]"
+        for format, splits in manifest.alternatives.items()
+    ]
+    screen = console()
+    for line in info_lines(manifest.info):
+        screen.print(line, soft_wrap=True)
+    screen.print(_splits_table(_splits_json(manifest.splits)))
+    for line in also:
+        screen.print(line)
+    screen.print()
+    screen.print(schema_table(manifest.schema))
+
+
+def print_opened(dataset: Dataset) -> None:
+    """The same, of a dataset without a manifest."""
+    screen = console()
+    screen.print(_splits_table(dataset.info()["splits"]))
+    screen.print()
+    screen.print(schema_table(dataset.schema))
+    for field, reason in dataset.unread.items():
+        screen.print(f"[dim]{escape(field)} can't be read: {escape(reason)}[/dim]", soft_wrap=True)
+
+
+def _splits_table(counts: Mapping[str, Mapping[str, int]]) -> Table:
+    return split_table(
+        [(name, f"{of['examples']:,}", f"{of['shards']:,}", size_text(of["bytes"])) for name, of in counts.items()]
+    )
+
+
+def info_lines(info: Info) -> list[str]:
+    """What people should know of a dataset, line by line, with an empty one at the end."""
+    said = [escape(" ".join(info.description.split()))] if info.description else []
+    said += [f"[dim]supervised: {escape(' -> '.join(info.supervised))}[/dim]"] if info.supervised else []
+    said += [f"[dim]cite: {escape(' '.join(info.citation.split()))}[/dim]"] if info.citation else []
+    if not said and info.version is None:
+        return []
+    return [f"[bold]{escape(' '.join(filter(None, (info.name, info.version))))}[/bold]", *said, ""]
+
+
+def schema_table(schema: Any) -> Table:
+    """A row for each field."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column(style="bold")
+    table.add_column(style="cyan")
+    for row in schema_rows(schema):
+        table.add_row(*map(escape, row))
+    return table
+
+
+def dataset_json(path: str, manifest: Manifest) -> dict[str, Any]:
+    """What a dataset is, plain."""
+    return {
+        "dataset": path,
+        "name": manifest.name,
+        "format": manifest.format,
+        "splits": _splits_json(manifest.splits),
+        "alternatives": {format: _splits_json(splits) for format, splits in manifest.alternatives.items()},
+        "info": manifest.info.to_json(),
+        "schema": manifest.schema.to_json(),
+    }
+
+
+def opened_json(path: str, dataset: Dataset) -> dict[str, Any]:
+    """The same, of a dataset without a manifest."""
+    return {"dataset": path, **dataset.info(), "unread": dataset.unread}
+
+
+def _splits_json(splits: ShardEntries) -> dict[str, dict[str, int]]:
+    return {
+        split: {
+            "examples": sum(s.records for s in shards),
+            "shards": len(shards),
+            "bytes": sum(s.bytes for s in shards),
+        }
+        for split, shards in splits.items()
+    }

@@ -17,8 +17,9 @@ from ..records.shard import Progress, Report, verify
 from ..records.tfrecord import TFRecord, salvage_records
 from ..schema.schema import Schema
 from ..storage.files import local_path
-from .errors import DAMAGED, WELL, Command, check_there
+from .errors import DAMAGED, WELL, Command
 from .output import Bar, console, print_json
+from .paths import check_there
 from .verify import print_gaps
 
 

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import json
+import os
+import tempfile
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import click
 from rich.markup import escape
 from rich.table import Table
 
-from ..dataset.plain_files import check_complete
+from ..dataset.manifest import KEYS_SUFFIX, Manifest, ShardEntry, shard_column, shard_files
+from ..dataset.plain_files import check_complete, read_schema
+from ..dataset.provenance import file_problems, read_keys
+from ..dataset.tfds import INFO, metadata_files, read_prepared
+from ..dataset.tfds_features import FEATURES, label_files, labels_of, schema_of
+from ..errors import CorruptionError, NotFoundError, PenstockError
+from ..records.codec import default_threads
+from ..records.index import IndexReport, check_indexes, checksum
 from ..records.inspect import another_kind, counted, is_foreign, size_text
 from ..records.shard import Report
-from .datasets import Checked, Checks, Told, is_dataset, metadata_problems, shards_of
-from .errors import DAMAGED, WELL, Command, expand_all, for_each
+from ..records.shard import verify as verify_shard
+from ..storage.files import beside, read_bytes
+from ..storage.open import open_store
+from ..storage.store import is_url, join_url, url_name
+from .errors import DAMAGED, WELL, Command, for_each
 from .output import Bar, console, fits, print_json
+from .paths import Told, check_there, expand_all, is_dataset, manifest_of, shards_of
 
 MOST_GAPS = 20  # of one file that the table shows
 
@@ -132,3 +150,151 @@ def _gap_table(reports: list[Report], *, named: bool = True) -> Table:
             more = f"and {len(report.gaps) - MOST_GAPS:,} more: --json lists them all"
             table.add_row(*name, "", "", "", more)
     return table
+
+
+REWRITE = "Run the same build again: it rewrites the file. Or restore the file from a copy"
+
+
+def metadata_problems(path: str) -> dict[str, str]:
+    """What is wrong with each metadata file of a dataset that has a manifest, by path or URL."""
+    manifest = manifest_of(path)
+    if manifest is None:
+        return {}
+    join = join_url if is_url(path) else os.path.join
+    problems = older_problems(path, manifest) if manifest.files is None else file_problems(_place(path), manifest)
+    classes = {file: names for file, names in label_files(manifest.schema).items() if names is not None}
+    return {
+        join(path, file): f"{problem}{_changed_line(beside(_place(path), file), classes.get(file))}. {REWRITE}"
+        for file, problem in problems.items()
+    }
+
+
+def older_problems(path: str, manifest: Manifest) -> dict[str, str]:
+    """The same where the manifest has no checksums: what TFDS would read is compared with the manifest."""
+    expected = metadata_files(manifest)
+    try:
+        prepared = read_prepared(_place(path)) if expected else None
+    except NotFoundError:
+        return {}  # a dataset from before these files were written
+    except CorruptionError as error:
+        return {os.path.basename(error.path or INFO): str(error)}
+    problems = {}
+    if prepared is not None:
+        splits = {split: [records for _, records in files] for split, files in prepared.splits.items()}
+        if splits != {split: shard_column(shards, "records") for split, shards in manifest.splits.items()}:
+            problems[INFO] = "expected the splits of the manifest, got others"
+        classes = {path: field.classes for path, field in labels_of(manifest.schema)}
+        if prepared.schema != schema_of(json.loads(expected[FEATURES]), classes.get)[0]:
+            problems[FEATURES] = "expected the fields and class names of the manifest, got others"
+    return problems
+
+
+def _place(path: str) -> Path | str:
+    return path if is_url(path) else Path(path)
+
+
+def _changed_line(path: Path | str, expected: str | None) -> str:
+    """Where a file of class names differs from the names that the manifest has."""
+    if expected is None:
+        return ""
+    try:
+        found = read_bytes(path).decode(errors="replace").split("\n")
+    except FileNotFoundError:
+        return ""
+    lines = zip_longest(expected.split("\n"), found)
+    return next((f": line {n} is {b!r}, the class is {a!r}" for n, (a, b) in enumerate(lines, 1) if a != b), "")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a look at every byte of a file found; `problems` is what differs from the manifest."""
+
+    report: Report
+    indexes: list[IndexReport]
+    problems: list[str]
+
+    @property
+    def well(self) -> bool:
+        """Whether all is as it should be."""
+        return self.report.whole and not self.problems and all(index.fits for index in self.indexes)
+
+
+def check(path: str, told: Told, bar: Bar | None = None) -> Checked:
+    """Look at every byte of a file, of its indexes, and of what belongs to it as a shard of a dataset."""
+    if is_url(path):
+        with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+            checked = check(_copied(path, Path(folder)), told, bar)
+            indexes = [replace(index, path=path + index.path[len(checked.report.path) :]) for index in checked.indexes]
+            return replace(checked, report=replace(checked.report, path=path), indexes=indexes)
+    if told is not None and not os.path.exists(path):
+        size = f"{told} records" if isinstance(told, int) else f"{told.bytes} bytes"
+        raise CorruptionError(f"expected a shard of {size}, got nothing", path)
+    check_there(path)
+    report = verify_shard(path, progress=bar)
+    indexes = check_indexes(path, report.whole, progress=bar)
+    if isinstance(told, int):
+        found = f"{INFO} says {told} records, the shard has {report.records}"
+        return Checked(report, indexes, [] if told == report.records else [found])
+    return Checked(report, indexes, _schema_problems(path) if told is None else _problems(path, told, report))
+
+
+def _copied(url: str, folder: Path) -> str:
+    """A shard of a store as it is there now, and what stands beside it: not from a cache."""
+    for file in shard_files(url_name(url)):
+        store, name = open_store(join_url(url.rpartition("/")[0], file))
+        with suppress(FileNotFoundError):
+            store.fetch(name, folder / file, size=store.entry(name).size)
+    return str(folder / url_name(url))
+
+
+def _schema_problems(path: str) -> list[str]:
+    """What is wrong with the schema beside a file."""
+    try:
+        read_schema([path])
+    except CorruptionError as error:
+        return [str(error)]
+    return []
+
+
+def _problems(path: str, entry: ShardEntry, report: Report) -> list[str]:
+    problems = []
+    keys_path = Path(path + KEYS_SUFFIX)
+    for what, expected, got in (
+        ("bytes", entry.bytes, os.path.getsize(path)),
+        ("records", entry.records, report.records),
+        ("as its CRC-32C", f"{entry.crc32c:#010x}", f"{checksum(Path(path)):#010x}"),
+    ):
+        if expected != got:
+            problems.append(f"the manifest says {expected} {what}, the shard has {got}")
+    try:
+        if entry.keys is not None and keys_path.exists() and entry.keys != checksum(keys_path):
+            problems.append(f"the manifest says {entry.keys:#010x} as the CRC-32C of {keys_path.name}, it has another")
+        keys = len(read_keys(Path(path)))
+        if keys != entry.records:
+            problems.append(f"the manifest says {entry.records} records, beside the shard are {keys} keys")
+    except (PenstockError, OSError) as error:
+        problems.append(str(error))
+    return problems
+
+
+class Checks:
+    """The checks of many files, some ahead of the one that is asked for."""
+
+    def __init__(self, entries: dict[str, Told], bar: Bar) -> None:
+        self._entries = entries
+        self._bar = bar
+        self._pool = ThreadPoolExecutor(default_threads()) if len(entries) > 1 else None
+        self._ahead: dict[str, Future[Checked]] = {}
+        if self._pool is not None:
+            self._ahead = {path: self._pool.submit(check, path, entry) for path, entry in entries.items()}
+
+    def __call__(self, path: str) -> Checked:
+        if path in self._ahead:
+            self._bar(0)
+            return self._ahead[path].result()
+        return check(path, self._entries[path], self._bar)
+
+    def close(self) -> None:
+        """Drop what has not begun."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)

@@ -36,7 +36,10 @@ from ..sources.protocol import column_of, view
 from ..sources.tfds_builder import GeneratedSplits
 from ..storage.files import checked_path, join_path, list_folder
 from ..storage.store import is_url
+from .tornet_loader import coordinates as coordinates
+from .tornet_loader import loader as loader
 from .tornet_sample import MASK, RANGES, SHAPE
+from .tornet_sample import write_sample as write_sample
 
 VERSION = "1.1.0"
 PATH = f"tfds:tornet:{VERSION}"  # unless told: where TFDS looks for it

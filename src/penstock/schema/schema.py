@@ -134,13 +134,13 @@ class Schema(Mapping[str, "Field | Schema"]):
 
     @classmethod
     def infer(cls, examples: Iterable[Mapping[str, Value]], *, schema: Mapping[str, Value] | None = None) -> Schema:
-        """The narrowest schema that holds all of the examples (see penstock.inference)."""
+        """The narrowest schema that holds all of the examples (see `penstock.schema.inference`)."""
         from .inference import infer  # it stands above: it makes schemas
 
         return infer(examples, schema=schema)
 
     def widen(self, other: Schema) -> Schema:
-        """The narrowest schema that holds what either of the two holds (see penstock.inference)."""
+        """The narrowest schema that holds what either of the two holds (see `penstock.schema.inference`)."""
         from .inference import widen
 
         return widen(self, other)
