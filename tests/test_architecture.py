@@ -74,7 +74,7 @@ PUBLIC = [
 ]  # fmt: skip
 
 LONGEST_MODULE = 600  # lines
-MOST_MODULES = 160
+MOST_MODULES = 152
 VAGUE_NAMES = {"base", "common", "helper", "helpers", "manager", "misc", "util", "utils"}
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "penstock"

@@ -8,7 +8,7 @@ from ..errors import MissingDependencyError, SchemaError
 from ..loading.loader import Loader
 from ..loading.spec import Form
 from ..schema.columns import Bytes, Ragged
-from . import Tensor, convert, refuse_missing
+from .conversion import Tensor, convert, refuse_missing
 
 try:
     import jax  # type: ignore[import-not-found]

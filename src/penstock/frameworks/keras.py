@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ..errors import MissingDependencyError
 from ..loading.loader import Split
-from . import Tensor
+from .conversion import Tensor
 
 try:
     import keras  # type: ignore[import-not-found]

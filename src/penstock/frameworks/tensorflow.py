@@ -14,7 +14,7 @@ from ..loading.loader import Loader
 from ..loading.spec import Batch, Interleave, LoadSpec, Map
 from ..schema.columns import Bytes, Ragged
 from ..schema.field import image_options
-from . import Tensor, convert
+from .conversion import Tensor, convert
 
 try:
     import tensorflow as tf  # type: ignore[import-untyped]

@@ -16,7 +16,7 @@ from ..schema.coercion import TEXTS
 from ..schema.columns import Value
 from ..schema.field import Field, Image, image_options
 from ..schema.schema import Schema
-from . import Tensor
+from .conversion import Tensor
 
 TfDataset: TypeAlias = Tensor
 """A tf.data.Dataset."""

@@ -13,7 +13,7 @@ from ..loading.epoch import Iteration
 from ..loading.loader import Loader
 from ..loading.spec import Form
 from ..schema.columns import Array, Bytes, Ragged
-from . import Tensor, convert, refuse_missing
+from .conversion import Tensor, convert, refuse_missing
 
 try:
     import torch  # type: ignore[import-not-found]
