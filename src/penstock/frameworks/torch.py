@@ -156,7 +156,7 @@ def _dealer(modules: Mapping[str, str]) -> str | None:
     """
     if not any(module in sys.modules for module in modules):
         return None
-    frame = sys._getframe(1)  # public in all but name
+    frame = sys._getframe(1)  # noqa: SLF001  # inspect.currentframe() is it, by another name
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         if name in modules:

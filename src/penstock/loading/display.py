@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import base64
 import html
-import struct
-import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import PenstockError, redact
-from ..records.inspect import MOST_VALUES, counted, image_type, shortened, size_text
-from ..schema.columns import Array, ExampleDict, Value
-from ..schema.field import Field
+from ..records.inspect import MOST_VALUES, counted, shortened, size_text
+from ..schema.coercion import encode_png
+from ..schema.columns import ExampleDict, Value
+from ..schema.field import Field, image_type
 from ..schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -131,20 +130,4 @@ def thumbnail(value: Value) -> str | None:
     if not pixels or value.shape[2] not in (1, 3, 4):
         return None
     step = max(1, -(-max(value.shape[:2]) // THUMBNAIL))
-    return f"data:image/png;base64,{base64.b64encode(_png(value[::step, ::step])).decode()}"
-
-
-def _png(pixels: Array) -> bytes:
-    """A PNG file of [height, width, 1, 3 or 4] pixels."""
-    height, width, channels = pixels.shape
-    lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)  # 0: no filter
-    color = {1: 0, 3: 2, 4: 6}[channels]
-    parts = [
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, 0)),
-        (b"IDAT", zlib.compress(lines.tobytes(), 6)),
-        (b"IEND", b""),
-    ]
-    chunks = (
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+    return f"data:image/png;base64,{base64.b64encode(encode_png(value[::step, ::step])).decode()}"

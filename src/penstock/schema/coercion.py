@@ -177,10 +177,16 @@ def _encode_picture(field: ValueType, picture: Value, where: str) -> bytes:
 
 
 def _encode_pixels(field: ValueType, pixels: Array, where: str) -> bytes:
-    """A PNG file of uint8[height, width] or uint8[height, width, 1 to 4]."""
+    """Return a PNG file of pixels that PNG can hold."""
     channels = pixels.shape[2] if pixels.ndim == 3 else 1
     if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or channels not in _COLORS or not pixels.size:
         raise _mismatch(field, pixels, where, _IMAGES)
+    return encode_png(pixels)
+
+
+def encode_png(pixels: Array) -> bytes:
+    """Return a PNG file of uint8[height, width] or uint8[height, width, 1 to 4]."""
+    channels = pixels.shape[2] if pixels.ndim == 3 else 1
     height, width = pixels.shape[:2]
     lines = pixels.reshape(height, width * channels)
     filtered = np.empty((height, 1 + width * channels), np.uint8)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -388,3 +388,30 @@ def _scatter(values: Array, shapes: Array, counts: Array, lengths: tuple[int | N
         places.insert(1, place)
     padded[tuple(place[inside] for place in places)] = values[inside]
     return padded
+
+
+def gather_rows(column: Value, rows: Array) -> Value:
+    """Return some rows of a column, in any order. A dict of columns gives a dict."""
+    if isinstance(column, Mapping):
+        return {name: gather_rows(part, rows) for name, part in column.items()}
+    if isinstance(column, np.ndarray):
+        return column[rows]
+    if isinstance(column, list):
+        return [column[row] for row in rows.tolist()]
+    if len(rows) and int(rows[-1]) - int(rows[0]) == len(rows) - 1 and (np.diff(rows) == 1).all():
+        return column[int(rows[0]) : int(rows[-1]) + 1]  # consecutive rows are a view
+    present = None if column.present is None else column.present[rows]
+    if isinstance(column, Ragged):
+        elements, splits = _elements_of(column.row_splits, rows)
+        shapes = None if column.shapes is None else column.shapes[rows]
+        return Ragged.unchecked(gather_rows(column.values, elements), splits, shapes, present)
+    strings = (rows[:, None] * column.strings_per_row + np.arange(column.strings_per_row)).reshape(-1)
+    letters, splits = _elements_of(column.row_splits, strings)
+    return Bytes.unchecked(column.values[letters], splits, column.text, column.shape, present)
+
+
+def _elements_of(row_splits: Array, rows: Array) -> tuple[Array, Array]:
+    """Return the elements of some rows, and where each row begins and ends among them."""
+    lengths = row_splits[rows + 1] - row_splits[rows]
+    splits = _splits(lengths)
+    return np.arange(splits[-1]) + np.repeat(row_splits[rows] - splits[:-1], lengths), splits

@@ -119,7 +119,7 @@ class Example:
                     f"{cls.__name__}.{name}",
                     "All examples would share it: set it in load()",
                 )
-        scope = sys._getframe(1)  # where the class is defined, which may be inside a function
+        scope = sys._getframe(1)  # noqa: SLF001  # where the class is defined, which may be inside a function
         with contextlib.suppress(_UnknownNameError):  # of what comes later: looked up again when it is needed
             cls._own = _own_fields(cls, {**scope.f_globals, **scope.f_locals})
 
@@ -141,7 +141,7 @@ class Example:
             """Only called for what is not set."""
             declared = {} if name.startswith("__") else _fields_of(type(self))
             if name == "key":
-                field = type(self)._key_field  # of this class
+                field = type(self)._key_field  # noqa: SLF001  # of this class
                 return getattr(self, field, None) if field else None
             if name not in declared:
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
@@ -235,10 +235,12 @@ def _fields_of(cls: type[Example]) -> dict[str, _Declared]:
         declared: dict[str, _Declared] = {}
         for parent in reversed(cls.__mro__):
             if issubclass(parent, Example) and parent is not Example:
-                if parent._own is None:  # found when it is first needed
+                own = parent._own  # noqa: SLF001  # found when it is first needed
+                if own is None:
                     module = sys.modules.get(parent.__module__)
-                    parent._own = _own_fields(parent, {} if module is None else vars(module))
-                declared.update(parent._own)
+                    own = _own_fields(parent, {} if module is None else vars(module))
+                    parent._own = own  # noqa: SLF001
+                declared.update(own)
         texts = (name for name, field in declared.items() if field.stored is None and field.kind is str)
         cls._key_field = None if "key" in declared else next(texts, None)
         cls._all = declared

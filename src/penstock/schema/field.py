@@ -44,6 +44,14 @@ ENCODINGS = ("none", "bytes", "zlib")
 PIXELS = ("uint8", "uint16", "float32")
 KINDS = ("tensor", "text", "label", "image", "video", "audio", "box")
 _KIND_DTYPES = {"text": ("str",), "label": INTEGERS, "image": ("bytes",), "video": ("bytes",), "box": FLOATS}
+_IMAGE_TYPES = {  # by the first bytes of a file; see also image_type
+    b"\xff\xd8\xff": "image/jpeg",
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+    b"II*\0": "image/tiff",
+    b"MM\0*": "image/tiff",
+}
 _NOTATION = re.compile(r"((?:list\[)*)([a-z]+[0-9]*)(?:\[([^\[\]]*)\])?(\]*)(\??)")
 _DIMENSION = re.compile(r"\?|0|[1-9][0-9]{0,18}")
 
@@ -400,3 +408,12 @@ def _plain_image(field: Field) -> Image:
     channels = 3 if field.decoded is None else Field.parse(field.decoded).shape[-1]
     known: dict[int | None, Channels] = {1: 1, 3: 3, 4: 4}
     return Image(channels=known.get(channels))
+
+
+def image_type(head: bytes, size: int | None = None) -> str | None:
+    """Return the media type of an image file, None for other bytes. Its first 16 bytes do, with its size."""
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    if head[:2] == b"BM" and int.from_bytes(head[2:6], "little") == (len(head) if size is None else size):
+        return "image/bmp"
+    return next((name for magic, name in _IMAGE_TYPES.items() if head.startswith(magic)), None)

@@ -20,7 +20,7 @@ import numpy as np
 from ..errors import SchemaError
 from .coercion import DTYPES, MAX_DEPTH, TEXTS, common_dtype, is_picture, write_dimensions
 from .columns import Array, Value
-from .field import Encoding, Field, Kind
+from .field import Encoding, Field, Kind, image_type
 from .schema import Schema
 
 _LIST = -1  # a dimension that is a list: its rows may differ in length
@@ -136,7 +136,7 @@ def _look(value: object, where: str, depth: int = 0) -> _Node:
     if isinstance(value, (list, tuple)):
         return _look_at_list(value, where, depth)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return _Leaf("bytes", kind="image" if _is_image(bytes(value[:16]), len(value)) else "tensor")
+        return _Leaf("bytes", kind="tensor" if image_type(bytes(value[:16]), len(value)) is None else "image")
     if is_picture(value):
         return _Leaf("bytes", kind="image")
     if hasattr(value, "__array__"):
@@ -199,15 +199,6 @@ def _optional_names(node: _Dict) -> Iterator[str]:
             yield from (f"{name}.{below}" for below in _optional_names(child))
         elif child is None or child.optional:
             yield name
-
-
-def _is_image(head: bytes, size: int) -> bool:
-    """Whether a file that begins like this is a JPEG, PNG, GIF, WebP, BMP or TIFF."""
-    return (
-        head.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*"))
-        or (head[:4] == b"RIFF" and head[8:12] == b"WEBP")
-        or (head[:2] == b"BM" and int.from_bytes(head[2:6], "little") == size)
-    )
 
 
 # Joins

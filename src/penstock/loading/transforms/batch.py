@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import ArgumentError, SchemaError, check_known
 from ...schema.coercion import TEXTS
-from ...schema.columns import Array, Bytes, Columns, ExampleDict, Ragged, Value
+from ...schema.columns import Array, Bytes, Columns, ExampleDict, Ragged, Value, gather_rows
 from ...schema.field import Field
 from ...schema.schema import Schema
 from ..spec import Items, Mark
@@ -60,7 +60,7 @@ def join(parts: Sequence[ColumnMapping]) -> Columns:
 
 def gather(columns: ColumnMapping, rows: Array) -> Columns:
     """Some rows, in any order."""
-    return {name: _gather(column, rows) for name, column in columns.items()}
+    return {name: gather_rows(column, rows) for name, column in columns.items()}
 
 
 def _join(parts: list[Value]) -> Value:
@@ -84,28 +84,6 @@ def _join(parts: list[Value]) -> Value:
             np.concatenate([part.data for part in parts]), np.concatenate([np.ma.getmaskarray(part) for part in parts])
         )
     return np.concatenate(parts)
-
-
-def _gather(column: Value, rows: Array) -> Value:
-    if isinstance(column, Mapping):
-        return gather(column, rows)
-    if isinstance(column, np.ndarray):
-        return column[rows]
-    present = None if column.present is None else column.present[rows]
-    if isinstance(column, Ragged):
-        elements, splits = _ranges(column.row_splits, rows)
-        shapes = None if column.shapes is None else column.shapes[rows]
-        return Ragged.unchecked(_gather(column.values, elements), splits, shapes, present)
-    strings = (rows[:, None] * column.strings_per_row + np.arange(column.strings_per_row)).reshape(-1)
-    letters, splits = _ranges(column.row_splits, strings)
-    return Bytes.unchecked(column.values[letters], splits, column.text, column.shape, present)
-
-
-def _ranges(splits: Array, rows: Array) -> tuple[Array, Array]:
-    """The elements of some rows, and where each row begins and ends among them."""
-    lengths = splits[rows + 1] - splits[rows]
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    return np.arange(ends[-1]) + np.repeat(splits[rows] - ends[:-1], lengths), ends
 
 
 class Marks(Sequence[Mark]):
