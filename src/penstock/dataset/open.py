@@ -26,8 +26,8 @@ from ..records.tar import checked_schema, rules_of, sampled_schema
 from ..schema.field import Decode, check_decode, image_options
 from ..schema.schema import Schema
 from ..storage.cache import Cache, RemoteFile, cache_home
-from ..storage.files import beside, local_path, read_json_object
-from ..storage.local import FileStamp, file_stamp, read_stamped
+from ..storage.files import beside, checked_path, local_path, read_json_object
+from ..storage.local import FileStamp, file_stamp
 from ..storage.open import open_store
 from ..storage.paths import SPLIT, PathLike, Paths, expand, is_glob, path_list, split_patterns
 from ..storage.store import is_url, join_url, url_name
@@ -218,7 +218,7 @@ def _open(
     if format not in (None, *READABLE):
         expected = ", ".join(f'"{known}"' for known in READABLE)
         raise ArgumentError(f"expected one of the formats {expected}, or None to find it out, got {format!r}", "load")
-    paths = path_list(path)
+    paths = [checked_path(path)] if isinstance(path, (str, os.PathLike)) else path_list(path)
     if len(paths) == 1:
         path = paths[0]
     if isinstance(path, str) and path.startswith(SCHEME):
@@ -283,9 +283,12 @@ def names_files(url: str) -> bool:
 def open_local_manifest(directory: Path, schema: Schema | None, format: str | None) -> Opened:
     """Open a dataset that `build` wrote, on local disk."""
     path = directory / MANIFEST
-    data, stamp = read_stamped(path, MOST_MANIFEST_BYTES)
-    if stamp[2] > MOST_MANIFEST_BYTES:
-        raise CorruptionError(f"expected a manifest of at most {MOST_MANIFEST_BYTES} bytes, got more", str(path))
+    with open(path, "rb") as file:
+        about = os.fstat(file.fileno())  # of the very file that is read
+        if about.st_size > MOST_MANIFEST_BYTES:
+            raise CorruptionError(f"expected a manifest of at most {MOST_MANIFEST_BYTES} bytes, got more", str(path))
+        data = file.read()
+    stamp = (str(path), about.st_ino, about.st_size, about.st_mtime_ns)
     return open_manifest(directory, Manifest.from_bytes(data, str(path)), schema, format, stamp=stamp)
 
 

@@ -17,7 +17,7 @@ from ..errors import ArgumentError, SchemaError, check_type
 from ..schema.columns import Columns, ExampleDict, Value
 from ..storage.paths import PathLike
 from .codec import Codec, default_threads, first_row
-from .index import existing_sidecar
+from .index import existing_sidecar, is_foreign, sidecar_path
 
 CODEC = "Codec(schema) says what is written: write_examples(Codec(schema), examples)"
 _COMPRESSIONS = ("gzip", "zlib", "zstd", "bzip2", "xz", "brotli", "snappy")
@@ -63,7 +63,13 @@ class Summary:
 class ShardWriter:
     """Writes a file of records. It is seen under its name only once it is closed; an error leaves nothing behind."""
 
-    def __init__(self, path: PathLike, writer: Writer, *, sync: bool, threads: int) -> None:
+    def __init__(
+        self, path: PathLike, writer: Writer, *, sync: bool, threads: int, sidecar: bool | None = None
+    ) -> None:
+        """Write a file through a writer of the core.
+
+        sidecar  Whether an index is kept beside the file; None where the format has an index of its own.
+        """
         self.path = Path(path)
         self.summary: Summary | None = None
         self.native = writer
@@ -71,6 +77,7 @@ class ShardWriter:
         if sync:
             writer.sync_along()
         self._threads = threads
+        self._sidecar = sidecar
 
     def __len__(self) -> int:
         return self.summary.records if self.summary else len(self.native)
@@ -100,10 +107,16 @@ class ShardWriter:
         if self.summary is None:
             records, size, crc32c, index = self.native.finish(self._sync)
             self.summary = Summary(str(self.path), records, size, crc32c)
-            self._published(index)
+            if self._sidecar is not None:
+                self._publish_index(index)
 
-    def _published(self, index: Index | None) -> None:
-        """What is left to do once the file is there."""
+    def _publish_index(self, index: Index | None) -> None:
+        """Write the index beside the file, or remove the one of an earlier file."""
+        sidecar = sidecar_path(self.path)
+        if index is not None and self._sidecar:
+            index.write(sidecar)
+        elif not is_foreign(sidecar):
+            sidecar.unlink(missing_ok=True)
 
     def __enter__(self: Writing) -> Writing:
         return self

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from .._core import Index, Shard, Writer
+from .._core import Shard, Writer
 from ..errors import ArgumentError, check_type
 from ..storage.paths import PathLike
 from .codec import default_threads
-from .index import existing_sidecar, is_foreign, sidecar_path
+from .index import existing_sidecar
 from .shard import CODEC, Progress, Report, ShardFormat, ShardReader, ShardWriter, salvage_into
 
 
@@ -63,16 +63,8 @@ class TFRecordWriter(ShardWriter):
     ) -> None:
         self.format = TFRecord() if format is None else format
         check_type(self.format, TFRecord, "TFRecord(...)", "format", CODEC)
-        self._index = index
         writer = Writer(path, self.format.compression or "none", self.format.level)
-        super().__init__(path, writer, sync=sync, threads=threads or default_threads())
-
-    def _published(self, index: Index | None) -> None:
-        sidecar = sidecar_path(self.path)
-        if index is not None and self._index:
-            index.write(sidecar)
-        elif not is_foreign(sidecar):
-            sidecar.unlink(missing_ok=True)
+        super().__init__(path, writer, sync=sync, threads=threads or default_threads(), sidecar=index)
 
 
 class TFRecordReader(ShardReader):

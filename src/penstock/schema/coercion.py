@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from ..errors import SchemaError, name_known
+from ..errors import MissingDependencyError, SchemaError, name_known
 from .columns import Array, DType, Value
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -48,6 +48,20 @@ def common_dtype(a: str, b: str) -> str | None:
     return f"int{bits}" if bits <= 64 else None
 
 
+def numpy_dtype(name: str) -> DType | None:
+    """Return the dtype of arrays; None for bytes and str."""
+    if name in TEXTS:
+        return None
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        from ml_dtypes import bfloat16
+    except ImportError:
+        raise MissingDependencyError.needed("ml_dtypes", "bfloat16 fields", extra="bfloat16") from None
+    dtype: DType = np.dtype(bfloat16)
+    return dtype
+
+
 def write_dimensions(shape: Shape) -> str:
     """A shape as types show it: "[4,?]", nothing for a single value."""
     return f"[{','.join('?' if size is None else str(size) for size in shape)}]" if shape else ""
@@ -68,8 +82,6 @@ class ValueType(Protocol):
     def kind(self) -> str: ...
     @property
     def levels(self) -> int: ...
-    @property
-    def numpy_dtype(self) -> DType | None: ...
 
 
 def coerce(field: ValueType, value: object, where: str) -> Value:
@@ -227,7 +239,7 @@ def _coerce_array(field: ValueType, value: object, where: str) -> Array:
         for item in array[(array > 2**53) | (array < -(2**53))].tolist():
             if float(item) != item:
                 raise _mismatch(field, array, where, got=f"{name} {item}, which float64 cannot hold exactly")
-    return np.asarray(array, dtype=field.numpy_dtype, order="C")
+    return np.asarray(array, dtype=numpy_dtype(field.dtype), order="C")
 
 
 def _coerce_python(field: ValueType, items: list[Value], where: str, value: object) -> Array:
@@ -249,7 +261,7 @@ def _coerce_python(field: ValueType, items: list[Value], where: str, value: obje
     except OverflowError:
         raise _mismatch(field, value, where, got="an int too large for any float") from None
     with np.errstate(over="ignore"):
-        rounded = exact.astype(field.numpy_dtype)
+        rounded = exact.astype(numpy_dtype(field.dtype))
     for item, stored in zip(items, rounded.tolist(), strict=True):
         if stored != item and (isinstance(item, int) or (math.isinf(stored) and math.isfinite(item))):
             wide = str(field).replace(field.dtype, "float64")

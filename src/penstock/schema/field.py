@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from .. import _core
-from ..errors import ArgumentError, MissingDependencyError, SchemaError, did_you_mean, name_known
+from ..errors import ArgumentError, SchemaError, did_you_mean, name_known
 from .coercion import (
     DTYPES,
     FLOATS,
@@ -31,6 +31,7 @@ from .coercion import (
     Shape,
     coerce,
     map_nested,
+    numpy_dtype,
     write_dimensions,
 )
 from .columns import Array, DType, Value
@@ -229,16 +230,7 @@ class Field:
     @property
     def numpy_dtype(self) -> DType | None:
         """The dtype of its arrays; None for bytes and str."""
-        if self.dtype in TEXTS:
-            return None
-        if self.dtype != "bfloat16":
-            return np.dtype(self.dtype)
-        try:
-            from ml_dtypes import bfloat16
-        except ImportError:
-            raise MissingDependencyError.needed("ml_dtypes", "bfloat16 fields", extra="bfloat16") from None
-        dtype: DType = np.dtype(bfloat16)
-        return dtype
+        return numpy_dtype(self.dtype)
 
     @property
     def wire(self) -> str:

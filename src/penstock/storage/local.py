@@ -38,14 +38,6 @@ def file_stamp(path: str | os.PathLike[str]) -> FileStamp:
     return str(path), about.st_ino, about.st_size, about.st_mtime_ns
 
 
-def read_stamped(path: str | os.PathLike[str], most_bytes: int) -> tuple[bytes, FileStamp]:
-    """Read a small file of at most `most_bytes`, with the stamp of the very file that was read. Read no larger one."""
-    with open(path, "rb") as file:
-        about = os.fstat(file.fileno())
-        data = file.read() if about.st_size <= most_bytes else b""
-    return data, (str(path), about.st_ino, about.st_size, about.st_mtime_ns)
-
-
 def write_all(file: FileIO, data: Any) -> None:
     """Write all bytes of a buffer to an unbuffered file, or raise OSError.
 
