@@ -53,6 +53,7 @@ _IMAGE_TYPES = {  # by the first bytes of a file; see also image_type
     b"II*\0": "image/tiff",
     b"MM\0*": "image/tiff",
 }
+_NUMPY_DTYPES = {*DTYPES} - {*TEXTS, "bfloat16"}
 _NOTATION = re.compile(r"((?:list\[)*)([a-z]+[0-9]*)(?:\[([^\[\]]*)\])?(\]*)(\??)")
 _DIMENSION = re.compile(r"\?|0|[1-9][0-9]{0,18}")
 
@@ -230,7 +231,7 @@ class Field:
     @property
     def numpy_dtype(self) -> DType | None:
         """The dtype of its arrays; None for bytes and str."""
-        return numpy_dtype(self.dtype)
+        return np.dtype(self.dtype) if self.dtype in _NUMPY_DTYPES else numpy_dtype(self.dtype)
 
     @property
     def wire(self) -> str:
