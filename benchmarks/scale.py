@@ -31,7 +31,6 @@ OPEN = """
 import json, sys, time
 import penstock as ps
 ps.load, ps.Split  # the modules are imported: what is measured is the dataset
-import penstock.loading.decode
 began = time.process_time()
 dataset = ps.load(sys.argv[1])
 opened = time.process_time()

@@ -61,8 +61,8 @@ OPTIONAL_PACKAGES = {
 LEAVES = {"frameworks"}
 
 PUBLIC = [
-    "Array", "ArrayRecord", "ArrayRecordReader", "ArrayRecordWriter", "BuildError", "Built", "Bytes", "Codec",
-    "CorruptionError", "Dataset", "Example", "ExampleError", "Field", "IgnoreExample", "Image",
+    "ArgumentError", "Array", "ArrayRecord", "ArrayRecordReader", "ArrayRecordWriter", "BuildError", "Built", "Bytes",
+    "Codec", "CorruptionError", "Dataset", "Example", "ExampleError", "Field", "IgnoreExample", "Image",
     "IndexMismatchError", "Info", "Interleave", "Iteration", "Label", "LoadError", "Loader", "Local",
     "MissingDependencyError", "NotFoundError", "PenstockError", "Place", "Profile", "Quarantine", "Ragged", "Ray",
     "RecordIndexError", "Records",

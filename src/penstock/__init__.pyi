@@ -11,10 +11,11 @@ from .building.api import build as build
 from .building.convert import convert as convert
 from .building.engines.local import Local as Local
 from .building.engines.ray import Ray as Ray
-from .dataset.info import Info as Info
+from .dataset.manifest import Info as Info
 from .dataset.provenance import Place as Place
 from .dataset.provenance import place_of_record as place_of_record
 from .dataset.provenance import places_of as places_of
+from .errors import ArgumentError as ArgumentError
 from .errors import BuildError as BuildError
 from .errors import CorruptionError as CorruptionError
 from .errors import ExampleError as ExampleError
@@ -30,10 +31,10 @@ from .loading.dataset import Dataset as Dataset
 from .loading.dataset import load as load
 from .loading.epoch import Iteration as Iteration
 from .loading.loader import Loader as Loader
+from .loading.loader import Split as Split
 from .loading.loader import mix as mix
 from .loading.profile import Profile as Profile
 from .loading.spec import Interleave as Interleave
-from .loading.split import Split as Split
 from .records.array_record import ArrayRecord as ArrayRecord
 from .records.array_record import ArrayRecordReader as ArrayRecordReader
 from .records.array_record import ArrayRecordWriter as ArrayRecordWriter
@@ -53,7 +54,7 @@ from .schema.example_class import Label as Label
 from .schema.example_class import Skip as Skip
 from .schema.example_class import Text as Text
 from .schema.field import Field as Field
-from .schema.image import Image as Image
+from .schema.field import Image as Image
 from .schema.schema import Schema as Schema
 from .sources.catalog import csv as csv
 from .sources.catalog import json as json

@@ -1,6 +1,7 @@
 """The errors that Penstock raises. Each says what was expected, what came, where, and what to do.
 
 PenstockError
+├── ArgumentError           (ValueError, TypeError)   a wrong argument of a function
 ├── SchemaError             (ValueError)   a value, a type or a schema that does not fit
 ├── CorruptionError         (ValueError)   bytes that are damaged: path, offset, record
 │   └── IndexMismatchError                 an index that does not belong to its shard
@@ -54,6 +55,16 @@ class PenstockError(Exception):
 
 class SchemaError(PenstockError, ValueError):
     """A value, a type or a schema that does not fit: `message - at where. hint`."""
+
+    def __init__(self, message: str, where: str = "", hint: str = "") -> None:
+        super().__init__(message + (f" - at {where}" if where else "") + (f". {hint}" if hint else ""))
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+
+class ArgumentError(PenstockError, ValueError, TypeError):
+    """A wrong argument of a function, by its value or its type: `message - at where. hint`."""
 
     def __init__(self, message: str, where: str = "", hint: str = "") -> None:
         super().__init__(message + (f" - at {where}" if where else "") + (f". {hint}" if hint else ""))

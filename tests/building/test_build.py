@@ -24,7 +24,7 @@ from tests.support.built_datasets import contents, examples, shard_counts
 from penstock.building.api import Quarantine, build
 from penstock.building.engines.local import Local
 from penstock.dataset.manifest import WORK, read_manifest
-from penstock.errors import BuildError, CorruptionError, ExampleError, SchemaError
+from penstock.errors import ArgumentError, BuildError, CorruptionError, ExampleError, SchemaError
 from penstock.records.codec import Codec
 from penstock.records.tfrecord import TFRecord, TFRecordReader
 from penstock.schema.example_class import Array as ArrayOf
@@ -369,7 +369,7 @@ def test_options_are_checked_before_anything_is_done(tmp_path: Path, options: di
     "options", [{"shard_bytes": 0}, {"shard_examples": 0}, {"shard_bytes": None}, {"shard_bytes": 1.5}]
 )
 def test_sizes_of_shards_are_checked(options: dict[str, Any]) -> None:
-    with pytest.raises(SchemaError, match="to be 1 or more"):
+    with pytest.raises(ArgumentError, match="to be 1 or more"):
         TFRecord(**options)
 
 

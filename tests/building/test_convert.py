@@ -21,7 +21,8 @@ from tests.support.built_datasets import contents, examples
 import penstock as ps
 from penstock.building import convert as converting
 from penstock.cli import main
-from penstock.dataset.manifest import WORK, read_keys, read_manifest
+from penstock.dataset.manifest import WORK, read_manifest
+from penstock.dataset.provenance import read_keys
 
 ROWS = [{"x": n, "label": n % 3, "data": bytes([n % 256]) * (n % 50), "__key__": f"row{n}"} for n in range(400)]
 SCHEMA = {"x": "int64", "label": ps.Field("label", "int64", classes=("ant", "bee", "cat")), "data": "bytes"}

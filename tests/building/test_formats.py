@@ -225,9 +225,9 @@ def test_formats_that_make_no_sense(tmp_path: Path, format: Any, message: str) -
 
 
 def test_a_format_that_is_not_there(built: dict[str, Path]) -> None:
-    with pytest.raises(ps.SchemaError, match="expected a dataset in the format 'array_record', got none"):
+    with pytest.raises(ps.ArgumentError, match="expected a dataset in the format 'array_record', got none"):
         ps.load(built["tfrecord"], format="array_record")
-    with pytest.raises(ps.SchemaError, match='expected one of the formats "tfrecord", "array_record"'):
+    with pytest.raises(ps.ArgumentError, match='expected one of the formats "tfrecord", "array_record"'):
         ps.load(built["tfrecord"], format="csv")
 
 

@@ -12,8 +12,7 @@ from tests.support.built_datasets import contents, examples
 
 from penstock.building.api import Quarantine, build
 from penstock.cli import main
-from penstock.dataset.info import Info
-from penstock.dataset.manifest import read_manifest
+from penstock.dataset.manifest import Info, read_manifest
 from penstock.errors import BuildError, SchemaError
 from penstock.schema.example_class import Example, IgnoreExample, Skip
 

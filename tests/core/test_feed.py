@@ -287,7 +287,7 @@ def test_what_waits_stays_within_the_budget(tmp_path: Path) -> None:
         shards = Shards([(path, 240, path + ".index", None)])
         shards.read(0)
         before = most()
-        feed = shards.feed(codec._plan, Order.span(0, 240).shuffle(1), epoch=0, start=0, stop=None, batch=4,
+        feed = shards.feed(codec.plan, Order.span(0, 240).shuffle(1), epoch=0, start=0, stop=None, batch=4,
             drop_remainder=False, threads=2, budget=24 << 20, images=None, skip=False)
         rows = 0
         for raw in feed:
@@ -315,11 +315,11 @@ def test_a_fork_while_shards_are_opened_harms_no_one(tmp_path: Path) -> None:
         options |= dict(budget=1 << 20, images=None, skip=False)
         for attempt in range(30):
             shards = Shards(sources)
-            feed = shards.feed(codec._plan, Order.span(0, 1200).shuffle(attempt), **options)
+            feed = shards.feed(codec.plan, Order.span(0, 1200).shuffle(attempt), **options)
             next(feed)
             child = os.fork()
             if child == 0:
-                again = shards.feed(codec._plan, Order.span(0, 1200), **options)
+                again = shards.feed(codec.plan, Order.span(0, 1200), **options)
                 os._exit(0 if sum(len(batch["n"]) for batch in again) == 1200 else 1)
             assert sum(len(batch["n"]) for batch in feed) == 1200 - 16
             assert os.waitpid(child, 0)[1] == 0

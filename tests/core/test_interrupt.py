@@ -257,11 +257,11 @@ def test_one_read_within_another(tmp_path: Path) -> None:
 
     def bring(name: str) -> bool:
         if str(name).endswith("outer"):
-            seen.append(int(inner.example(codec._plan, 4)["n"]))
+            seen.append(int(inner.example(codec.plan, 4)["n"]))
         return True
 
     (tmp_path / "outer").write_bytes(path.read_bytes())
     inner = Shards([(str(path), 10, None, None)])
     outer = Shards([(str(tmp_path / "outer"), 10, None, None)], bring)
-    assert outer.example(codec._plan, 3)["n"] == 3
+    assert outer.example(codec.plan, 3)["n"] == 3
     assert seen == [4]

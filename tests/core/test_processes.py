@@ -325,7 +325,7 @@ def test_a_child_that_closes_an_inherited_feed_goes_on(shard: Path) -> None:
         codec = ps.Codec({"n": "int64"})
         shards = Shards([(sys.argv[1], 1000, None, None)], bring)
         options = dict(epoch=0, start=0, stop=None, batch=10, drop_remainder=False, threads=2, budget=1 << 20)
-        feed = shards.feed(codec._plan, Order.span(0, 1000), **options, images=None, skip=False)
+        feed = shards.feed(codec.plan, Order.span(0, 1000), **options, images=None, skip=False)
         def wait():
             try:
                 next(feed)
@@ -437,7 +437,7 @@ WRITERS = """
     writer = open_one()
     large = bytes(1 << 20)
     if kind == "synced":
-        writer._writer.sync_along()
+        writer.native.sync_along()
         for _ in range(40):
             writer.write(large)
     writer.write(b"one")
@@ -447,7 +447,7 @@ WRITERS = """
             del writer
             gc.collect()
         elif os.environ["HOW"] == "abandon":
-            writer._writer.abandon()
+            writer.native.abandon()
         else:
             try:
                 writer.close()

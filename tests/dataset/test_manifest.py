@@ -11,22 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.dataset.info import Info
 from penstock.dataset.manifest import (
     MANIFEST,
+    Info,
     Manifest,
     ShardEntry,
     ShardTable,
     all_shard_files,
     dataset_name,
-    read_keys,
     read_manifest,
     shard_column,
     shard_file,
     shard_pattern,
-    write_keys,
     write_manifest,
 )
+from penstock.dataset.provenance import read_keys, write_keys
 from penstock.errors import CorruptionError, NotFoundError
 from penstock.schema.schema import Schema
 

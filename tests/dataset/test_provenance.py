@@ -13,9 +13,9 @@ import pytest
 from penstock._core import hash_keys
 from penstock.building.api import build
 from penstock.cli import main
-from penstock.dataset.manifest import KEYS_SUFFIX, read_keys, read_manifest
-from penstock.dataset.provenance import Place, place_of_record, places_of
-from penstock.errors import CorruptionError, RecordIndexError, SchemaError, StorageError
+from penstock.dataset.manifest import KEYS_SUFFIX, read_manifest
+from penstock.dataset.provenance import Place, place_of_record, places_of, read_keys
+from penstock.errors import ArgumentError, CorruptionError, RecordIndexError, StorageError
 from penstock.records.codec import Codec
 from penstock.records.tfrecord import TFRecordReader
 from penstock.schema.example_class import Example, Skip
@@ -42,9 +42,9 @@ def test_there_and_back(toy: Path) -> None:
 
 
 def test_what_is_not_there(toy: Path) -> None:
-    with pytest.raises(SchemaError, match=r"no record was made from 'k99' - at .*toy"):
+    with pytest.raises(ArgumentError, match=r"no record was made from 'k99' - at .*toy"):
         places_of(toy, "k99")
-    with pytest.raises(SchemaError, match=r"no split 'tset' - at .*Did you mean 'test'"):
+    with pytest.raises(ArgumentError, match=r"no split 'tset' - at .*Did you mean 'test'"):
         place_of_record(toy, "tset", 0)
     with pytest.raises(StorageError, match=r"expected the directory of a dataset, got a file - at .*penstock.json"):
         place_of_record(toy / "penstock.json", "test", 0)
@@ -89,7 +89,7 @@ def test_records_stand_in_the_promised_order(toy: Path) -> None:
 
 
 def test_keys_that_inflate_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.dataset.manifest._MOST_KEYS_BYTES", 1000)
+    monkeypatch.setattr("penstock.dataset.provenance._MOST_KEYS_BYTES", 1000)
     (tmp_path / f"shard{KEYS_SUFFIX}").write_bytes(zlib.compress(json.dumps(["k" * 2000]).encode()))
     with pytest.raises(CorruptionError, match="expected the keys of a shard, got broken bytes"):
         read_keys(tmp_path / "shard")

@@ -164,7 +164,7 @@ def test_a_name_builds_where_tfds_looks(tmp_path: Path, monkeypatch: pytest.Monk
     assert ps.build([{"x": 3}], "tfds:some_set", info=ps.Info(version="2.0.0")).path.name == "2.0.0"
     assert [int(e["x"]) for e in tfds.load("some_set:1.1.0", split="train", data_dir=tmp_path)] == [2]
     assert ps.load("tfds:some_set")["train"][0] == {"x": 3}
-    with pytest.raises(ps.SchemaError, match="expected a name without a config"):
+    with pytest.raises(ps.ArgumentError, match="expected a name without a config"):
         ps.build([{"x": 1}], "tfds:some_set/large")
 
 

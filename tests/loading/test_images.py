@@ -123,13 +123,13 @@ def test_a_broken_image_is_named(folder: Path, tmp_path: Path) -> None:
 
 
 def test_what_makes_no_sense_is_said(folder: Path) -> None:
-    with pytest.raises(ps.SchemaError, match=r"no image field 'imag' - at decode. Did you mean 'image'"):
+    with pytest.raises(ps.ArgumentError, match=r"no image field 'imag' - at decode. Did you mean 'image'"):
         ps.load(folder, decode={"imag": ps.Image()})
-    with pytest.raises(ps.SchemaError, match="no image field 'id'"):
+    with pytest.raises(ps.ArgumentError, match="no image field 'id'"):
         ps.load(folder)["train"].decode(id=ps.Image())
-    with pytest.raises(ps.SchemaError, match=r"expected True, False or Image\(...\), got tuple"):
+    with pytest.raises(ps.ArgumentError, match=r"expected True, False or Image\(...\), got tuple"):
         ps.load(folder, decode={"image": (224, 224)})
-    with pytest.raises(ps.SchemaError, match="expected True, False or options by field, got int"):
+    with pytest.raises(ps.ArgumentError, match="expected True, False or options by field, got int"):
         ps.load(folder, decode=224)  # type: ignore[arg-type]
 
 

@@ -160,13 +160,13 @@ def test_what_is_not_there_is_named(folder: Path) -> None:
     for wrong in ("5", 1.5, None):
         with pytest.raises(TypeError, match="expected an int, a slice or a list of ints"):
             ds["train"][wrong]  # type: ignore[index]
-    with pytest.raises(ps.SchemaError, match="expected a list of ints, got float64"):
+    with pytest.raises(ps.ArgumentError, match="expected a list of ints, got float64"):
         ds["train"][[1.5]]  # type: ignore[list-item]
     with pytest.raises(ps.NotFoundError, match="got nothing at"):
         ps.load(folder / "nothing")
-    with pytest.raises(ps.SchemaError, match='expected on_error "raise" or "skip"'):
+    with pytest.raises(ps.ArgumentError, match='expected on_error "raise" or "skip"'):
         ps.load(folder, on_error="quarantine")
-    with pytest.raises(ps.SchemaError, match='expected one of the formats "tfrecord"'):
+    with pytest.raises(ps.ArgumentError, match='expected one of the formats "tfrecord"'):
         ps.load(folder, format="parquet")
     with pytest.raises(TypeError):
         ps.load(folder, batch=3)  # type: ignore[call-arg]

@@ -123,7 +123,7 @@ def test_sharding_comes_last_wherever_it_stands(ds: ps.Dataset) -> None:
     for host in range(3):
         first = ids(train.shard(host, 3).shuffle(5).take(20).repeat(2).batch(4))
         assert first == ids(train.shuffle(5).take(20).repeat(2).shard(host, 3).batch(4))
-    with pytest.raises(ps.SchemaError, match="expected one shard"):
+    with pytest.raises(ps.ArgumentError, match="expected one shard"):
         train.shard(0, 2).shard(0, 2)
 
 
@@ -181,7 +181,7 @@ def test_select_and_nested_fields(ds: ps.Dataset) -> None:
     assert list(next(iter(train.map(dict).select("id").batch(2)))) == ["id"]
     with pytest.raises(ps.SchemaError, match=r"no field 'tokenz'. Did you mean 'tokens'"):
         train.select("tokenz")
-    with pytest.raises(ps.SchemaError, match="expected the name of a field"):
+    with pytest.raises(ps.ArgumentError, match="expected the name of a field"):
         train.select()
 
 
@@ -287,7 +287,7 @@ def test_errors_of_a_map_name_the_example(ds: ps.Dataset) -> None:
         list(ds["train"].batch(8).map(lambda batch: 1 / 0))
     with pytest.raises(ps.LoadError, match="it returned None"):
         list(ds["train"].map(lambda row: None))
-    with pytest.raises(ps.SchemaError, match="expected a function, got int"):
+    with pytest.raises(ps.ArgumentError, match="expected a function, got int"):
         ds["train"].map(3)  # type: ignore[arg-type]
 
 
@@ -389,7 +389,7 @@ def test_buckets_hold_alike_lengths(ds: ps.Dataset) -> None:
         list(ds["train"].bucket("tokenz", [2], 4))
     with pytest.raises(ps.SchemaError, match="whose rows differ in length"):
         list(ds["train"].bucket("dense", [2], 4))
-    with pytest.raises(ps.SchemaError, match="rising boundaries"):
+    with pytest.raises(ps.ArgumentError, match="rising boundaries"):
         ds["train"].bucket("tokens", [5, 2], 4)
 
 
@@ -415,12 +415,64 @@ def test_a_mix_has_exact_proportions(ds: ps.Dataset, tmp_path: Path) -> None:
 def test_a_mix_of_other_fields_is_refused(ds: ps.Dataset) -> None:
     with pytest.raises(ps.SchemaError, match="expected the same fields in all loaders, got box/names"):
         ps.mix({ds["train"]: 1, ds["test"].select("id"): 1})
-    with pytest.raises(ps.SchemaError, match="Do it after mix"):
+    with pytest.raises(ps.ArgumentError, match="Do it after mix"):
         ps.mix({ds["train"].batch(3): 1})
-    with pytest.raises(ps.SchemaError, match="expected a share above 0, got 0"):
+    with pytest.raises(ps.ArgumentError, match="expected a share above 0, got 0"):
         ps.mix({ds["train"]: 0})
-    with pytest.raises(ps.SchemaError, match="expected a dict of loaders"):
+    with pytest.raises(ps.ArgumentError, match="expected a dict of loaders"):
         ps.mix({})
+
+
+def test_a_mix_of_pairs_may_name_a_loader_twice(ds: ps.Dataset) -> None:
+    split = ds["train"]
+    assert ids(ps.mix([(split, 0.5), (ds["test"], 0.5)], seed=3)) == ids(ps.mix({split: 0.5, ds["test"]: 0.5}, seed=3))
+    twice = ps.mix([(split, 1), (split, 1)])
+    assert ids(twice.take(6)).count(0) == 2
+    repeated = split.repeat()
+    thirds = ids(ps.mix([(repeated, 1), (repeated, 1), (ds["test"].repeat(), 1)]).take(1024))
+    assert thirds.count(0) > 0
+    assert repr(ps.mix(((split, 1), (split, 1)))) == repr(twice)
+    for wrong in ([], [split], [(split, 1, 2)], "ab", {split}, 5):
+        with pytest.raises(ps.ArgumentError, match="pair"):
+            ps.mix(wrong)  # type: ignore[arg-type]
+
+
+def test_wrong_arguments_are_value_and_type_errors(ds: ps.Dataset) -> None:
+    for kind in (ps.PenstockError, ValueError, TypeError):
+        with pytest.raises(kind, match="expected batch to be 1 or more, got 0 - at batch"):
+            ds["train"].batch(0)
+    with pytest.raises(ps.ArgumentError) as caught:
+        ds["train"].shuffle(lanes=2)
+    assert not isinstance(caught.value, ps.SchemaError)
+    assert (caught.value.where, caught.value.hint) == ("shuffle", "shuffle(window=..., lanes=...)")
+
+
+@pytest.mark.parametrize(
+    ("expression", "there"),
+    [
+        ("train", True),
+        ("train[:80%]", True),
+        ("train[10:]", True),
+        ("train+test", True),
+        ("all", True),
+        ("train[0shard]", True),
+        ("validation", False),
+        ("train+validation", False),
+        ("train[", False),
+        ("train[:101%]", False),
+        ("train[:10%", False),
+        ("", False),
+        (5, False),
+        (None, False),
+    ],
+)
+def test_a_dataset_contains_the_expressions_that_it_resolves(ds: ps.Dataset, expression: Any, there: bool) -> None:
+    assert (expression in ds) is there
+    if there:
+        assert isinstance(ds[expression], ps.Split)
+    else:
+        with pytest.raises((KeyError, ps.ArgumentError)):
+            ds[expression]
 
 
 # What makes no sense
@@ -450,7 +502,7 @@ def test_a_mix_of_other_fields_is_refused(ds: ps.Dataset) -> None:
     ],
 )
 def test_what_makes_no_sense_is_said_at_once(ds: ps.Dataset, make: Any, message: str) -> None:
-    with pytest.raises(ps.SchemaError, match=message):
+    with pytest.raises(ps.ArgumentError, match=message):
         make(ds["train"])
 
 

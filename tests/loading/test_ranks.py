@@ -87,7 +87,7 @@ PREPARED = {
 
 ACCELERATE = """
     from accelerate import Accelerator, DataLoaderConfiguration
-    from penstock import SchemaError
+    from penstock import ArgumentError
 
     def prepared(loader, **options):
         return Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(**options)).prepare(loader)
@@ -102,7 +102,7 @@ ACCELERATE = """
     told["inner"] = inner
     try:
         ids(prepared(DataLoader(shuffled.shard(rank, world).batch(50).to_torch(), batch_size=None)))
-    except SchemaError as error:
+    except ArgumentError as error:
         told["error"] = str(error)
     whole = shuffled.shard(0, 1).batch(50)
     iterator = iter(whole)

@@ -232,7 +232,7 @@ def test_states_of_others_are_refused_with_the_difference(train: ps.Split, tmp_p
         ps.SchemaError, match=r"expected a state of 'other' \(5 examples\), got one of 'toy' \(47 examples\)"
     ):
         other.shuffle(7).batch(4).resume(state)
-    half = ps.load(train._recipe.datasets[0].path)["train[:50%]"]
+    half = ps.load(train.spec.datasets[0].path)["train[:50%]"]
     with pytest.raises(ps.SchemaError, match=r"\(24 examples\), got one of 'toy' \(47 examples\)"):
         half.shuffle(7).batch(4).resume(state)
     for wrong in ({}, {"penstock": 2}, {**state, "taken": -1}, {**state, "count": 0}, 5, [], [state, 5]):
@@ -258,7 +258,7 @@ def test_what_does_not_matter_may_differ(train: ps.Split) -> None:
     for other in (
         loader.prefetch(3, threads=1),
         train.cache().shuffle(7).batch(4),
-        ps.load(train._recipe.datasets[0].path, on_error="skip")["train"].shuffle(7).batch(4),
+        ps.load(train.spec.datasets[0].path, on_error="skip")["train"].shuffle(7).batch(4),
     ):
         assert [told(item) for item in other.resume(state)] == whole[3:]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.loading.split import resolve
+from penstock.loading.dataset import resolve
 
 tfds = pytest.importorskip("tensorflow_datasets")
 
@@ -100,5 +100,5 @@ def test_an_unknown_split_names_those_that_exist() -> None:
     ],
 )
 def test_what_makes_no_sense_is_said(expression: str, message: str) -> None:
-    with pytest.raises(ps.SchemaError, match=message):
+    with pytest.raises(ps.ArgumentError, match=message):
         resolve(expression, SPLITS)

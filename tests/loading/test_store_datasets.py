@@ -25,7 +25,7 @@ from tests.support.built_datasets import described_shards
 
 import penstock as ps
 from penstock._core import Order, crc32c
-from penstock.loading.remote_reads import Schedule
+from penstock.loading.prefetch import Schedule
 from penstock.storage.cache import Cache, RemoteFile
 from penstock.storage.open import open_store
 
@@ -255,9 +255,9 @@ def test_a_cache_that_is_too_small_says_what_to_do(url: str, local: Path, tmp_pa
         list(split.shuffle(seed=1).batch(10))
     with pytest.raises(ps.StorageError, match=r"expected a cache of \d+ bytes or more.*cache_bytes="):
         list(ps.load(url, cache=tmp_path / "b", cache_bytes=1000)["train"].batch(10))
-    with pytest.raises(ps.SchemaError, match="expected cache_bytes to be 1 or more"):
+    with pytest.raises(ps.ArgumentError, match="expected cache_bytes to be 1 or more"):
         ps.load(url, cache_bytes=0)
-    with pytest.raises(ps.SchemaError, match="expected cache_bytes with a URL"):
+    with pytest.raises(ps.ArgumentError, match="expected cache_bytes with a URL"):
         ps.load(local, cache_bytes=5)
 
 
@@ -394,7 +394,7 @@ def test_a_dataset_is_sent_to_other_processes(url: str, tmp_path: Path) -> None:
     loader = ps.load(url, cache=tmp_path, cache_bytes=50_000_000)["train"].shuffle(seed=1).batch(50)
     again = pickle.loads(pickle.dumps(loader))  # noqa: S301
     assert numbers(again) == numbers(loader.epoch(0))
-    assert again._recipe.datasets[0]._opened.cache.most == 50_000_000
+    assert again.spec.datasets[0].cache.most == 50_000_000
 
 
 def test_torch_workers_read_from_a_store(url: str, tmp_path: Path) -> None:

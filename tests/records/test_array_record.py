@@ -203,7 +203,7 @@ def test_options_are_checked(tmp_path: Path) -> None:
         {"compression": "brotli", "level": 12}, {"compression": "snappy", "level": 1},
         {"compression": None, "level": 1}, {"shard_bytes": 0}, {"shard_examples": 0},
     ):  # fmt: skip
-        with pytest.raises(ps.SchemaError, match="expected"):
+        with pytest.raises(ps.ArgumentError, match="expected"):
             ps.ArrayRecord(**wrong)  # type: ignore[arg-type]
     ps.ArrayRecord(shard_examples=5, level=22)
 

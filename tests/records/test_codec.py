@@ -20,7 +20,7 @@ from tests.support.schema_strategies import examples_of, fields, schemas_with_ex
 
 import penstock as ps
 from penstock.recipes.tornet_sample import storms
-from penstock.schema.dtypes import FLOATS, TEXTS
+from penstock.schema.coercion import FLOATS, TEXTS
 
 
 def is_missing(schema: ps.Schema, value: dict[str, Any]) -> bool:
@@ -239,9 +239,9 @@ def test_the_fast_path_hands_over_what_the_core_made(tmp_path: Any) -> None:
     """A flat schema of fixed arrays costs nothing in Python: the batch is the very dict of the core."""
     codec = ps.Codec({"dense": "float32[13]", "label": "int64"})
     raw = {"dense": np.zeros((1, 13), np.float32), "label": np.zeros(1, np.int64)}
-    assert codec._batch(raw) is raw
+    assert codec.to_batch(raw) is raw
     rows = [{"dense": np.zeros(13, np.float32), "label": 1}]
-    assert codec._rows(rows)[0] is rows
+    assert codec.to_rows(rows)[0] is rows
 
 
 def test_arrays_of_a_batch_may_be_written() -> None:

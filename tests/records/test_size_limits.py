@@ -197,7 +197,7 @@ def test_larger_records_are_read_where_that_is_allowed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, 2**64, 1.5, "1", True])
 def test_a_limit_is_a_positive_number(limit: object) -> None:
-    with pytest.raises(ps.SchemaError, match="expected a limit of 1 or more bytes"):
+    with pytest.raises(ps.ArgumentError, match="expected a limit of 1 or more bytes"):
         ps.max_row_bytes(limit)  # type: ignore[arg-type]
     assert ps.max_row_bytes() == 1 << 30
 

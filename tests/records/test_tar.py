@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tests.support.tar_files import jpeg, npy, sample, shards, write_tar
 
 from penstock import (
+    ArgumentError,
     CorruptionError,
     Dataset,
     Field,
@@ -347,7 +348,7 @@ def test_a_huge_declared_size_takes_no_memory(tmp_path: Path) -> None:
 def test_a_tar_among_record_files(folder: Path, tmp_path: Path) -> None:
     with TFRecordWriter(tmp_path / "a.tfrecord") as writer:
         writer.write(b"")
-    with pytest.raises(SchemaError, match="expected files of one kind, got the tar"):
+    with pytest.raises(ArgumentError, match="expected files of one kind, got the tar"):
         load([tmp_path / "a.tfrecord", folder / "train-000.tar"])
     with pytest.raises(SchemaError, match="expected a TFRecord file, got a tar file"):
         TFRecordReader(folder / "train-000.tar")

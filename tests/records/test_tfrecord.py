@@ -269,9 +269,9 @@ def test_the_level_decides_the_size_alone(level: int, tmp_path: Path) -> None:
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(ps.SchemaError, match='None, "gzip" or "zlib", got \'lzma\''):
+    with pytest.raises(ps.ArgumentError, match='None, "gzip" or "zlib", got \'lzma\''):
         ps.TFRecord(compression="lzma")
-    with pytest.raises(ps.SchemaError, match="from 1 to 9, got 12"):
+    with pytest.raises(ps.ArgumentError, match="from 1 to 9, got 12"):
         ps.TFRecord(level=12)
 
 

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import PenstockError, SchemaError
 from penstock.schema.example_class import Array, Example, IgnoreExample, Label, Skip, Text
-from penstock.schema.field import Field
-from penstock.schema.image import Image
+from penstock.schema.field import Field, Image
 from penstock.schema.schema import Schema
 
 CLASSES = ("cat", "big dog")

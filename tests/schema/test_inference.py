@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from penstock.errors import SchemaError
-from penstock.schema.dtypes import DTYPES, FLOATS, INTEGERS, TEXTS, common_dtype
+from penstock.schema.coercion import DTYPES, FLOATS, INTEGERS, TEXTS, common_dtype
 from penstock.schema.field import Field
 from penstock.schema.inference import infer, widen
 from penstock.schema.schema import Schema

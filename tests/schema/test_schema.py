@@ -26,7 +26,7 @@ from penstock.errors import (
     SchemaError,
     StorageError,
 )
-from penstock.schema.dtypes import DTYPES, MAX_DEPTH, MAX_ELEMENTS, MAX_RANK, TEXTS
+from penstock.schema.coercion import DTYPES, MAX_DEPTH, MAX_ELEMENTS, MAX_RANK, TEXTS
 from penstock.schema.field import ENCODINGS, Field
 from penstock.schema.schema import Schema
 

@@ -238,7 +238,7 @@ def test_the_loaders_cache_on_a_full_disk(local: Path, small_disk: Path) -> None
     filler.unlink()  # there is room again
     for _ in range(3):
         check_rows(loader)
-    store = loader._recipe.steps[0].store
+    store = loader.spec.steps[0].store
     assert len(store) == ROWS, "what had no room is kept once there is some"
 
 
@@ -269,7 +269,7 @@ def test_a_failed_write_leaves_nothing_in_the_loaders_cache(small_disk: Path) ->
 def test_what_is_damaged_in_the_loaders_cache_is_made_again(local: Path, tmp_path: Path) -> None:
     loader = ps.load(local)["train"].cache(folder=str(tmp_path)).batch(50)
     check_rows(loader)
-    file = loader._recipe.steps[0].store._file
+    file = loader.spec.steps[0].store._file
     os.pwrite(file.fileno(), bytes(5000), 100_000)
     check_rows(loader)
     os.ftruncate(file.fileno(), 200_000)

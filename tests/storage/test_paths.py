@@ -156,7 +156,7 @@ def test_what_is_asked_of_a_source_is_a_number(tmp_path: Path) -> None:
     with pytest.raises(ps.SchemaError, match="expected a path, got NoneType - at build"):
         ps.build(rows, None)  # type: ignore[arg-type]
     assert ps.Image(size=[4, 6]) == ps.Image(size=(4, 6))  # type: ignore[arg-type]
-    with pytest.raises(ps.SchemaError, match=r"expected two numbers, such as \(224, 224\), got int - at size"):
+    with pytest.raises(ps.ArgumentError, match=r"expected two numbers, such as \(224, 224\), got int - at size"):
         ps.Image(size=224)  # type: ignore[arg-type]
 
 
@@ -166,7 +166,7 @@ def test_fields_that_are_padded_are_there(tmp_path: Path) -> None:
     assert next(iter(train.batch(4, pad={"tokens": 0})))["tokens"].shape == (4, 4)
     with pytest.raises(ps.SchemaError, match=r"unknown field 'token' - at pad. Did you mean 'tokens'\?"):
         next(iter(train.batch(4, pad={"token": 0})))
-    with pytest.raises(ps.SchemaError, match="expected a number to pad with, got 'x'"):
+    with pytest.raises(ps.ArgumentError, match="expected a number to pad with, got 'x'"):
         next(iter(train.batch(4, pad="x")))
 
 

@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from penstock.dataset.manifest import WORK, ShardEntry, read_keys, read_manifest
+from penstock.dataset.manifest import WORK, ShardEntry, read_manifest
+from penstock.dataset.provenance import read_keys
 from penstock.dataset.shards import ShardFile
 from penstock.records.codec import Codec
 from penstock.records.shard import open_shard

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.schema.dtypes import DTYPES, FLOATS, TEXTS
+from penstock.schema.coercion import DTYPES, FLOATS, TEXTS
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/"), min_size=1, max_size=6)
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from ..dataset.info import Info
-from ..dataset.manifest import Manifest
+from ..dataset.manifest import Info, Manifest
 from ..dataset.tfds import dataset_directory, is_tfds_name, tfds_notes
 from ..errors import SchemaError, check_type, did_you_mean, redact
 from ..loading.dataset import Dataset

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .._core import __version__
-from ..dataset.info import Info
-from ..dataset.manifest import Manifest, ShardEntries, ShardEntry, file_problems
+from ..dataset.manifest import Info, Manifest, ShardEntries, ShardEntry
+from ..dataset.provenance import file_problems
 from ..errors import NoExamplesError
 from ..records.formats import Format
 from ..schema.schema import Schema

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from .._core import hash_records
-from ..dataset.downloads import Fetcher, bring, bring_beside
-from ..dataset.manifest import KEYS_SUFFIX, MANIFEST, read_keys
+from ..dataset.downloads import Fetcher, bring
+from ..dataset.manifest import KEYS_SUFFIX, MANIFEST
 from ..dataset.open import Opened, names_files, open_dataset, open_manifest
 from ..dataset.plain_files import schema_path
-from ..dataset.shards import ShardFile, ShardFiles
+from ..dataset.provenance import read_keys
+from ..dataset.shards import ShardFile, ShardFiles, bring_beside
 from ..dataset.tfds import INFO, dataset_directory, is_tfds_name
 from ..errors import CorruptionError, PenstockError, SchemaError
 from ..loading.dataset import Dataset

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from .._core import Records, hash_records
-from ..dataset.manifest import hashes_path, read_keys
+from ..dataset.manifest import hashes_path
+from ..dataset.provenance import read_keys
 from ..errors import SchemaError
 from ..records.codec import Codec
 from ..records.shard import open_shard

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ..dataset.info import Info
-from ..dataset.manifest import MANIFEST, Manifest, dataset_name, dataset_version
+from ..dataset.manifest import MANIFEST, Info, Manifest, dataset_name, dataset_version
 from ..errors import BuildError
 from .entries import Begin, Plan, RecordFile, ShardResult
 from .journal import Journal

@@ -10,8 +10,7 @@ from warnings import warn
 
 import numpy as np
 
-from ..dataset.info import Info
-from ..dataset.manifest import WORK, Manifest, shard_file
+from ..dataset.manifest import WORK, Info, Manifest, shard_file
 from ..dataset.open import Opened
 from ..errors import BuildError
 from .commit import Made, find_leaking, is_up_to_date, publish_build

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._core import Records
-from ..dataset.manifest import WORK, read_keys, write_keys
+from ..dataset.manifest import WORK
+from ..dataset.provenance import read_keys, write_keys
 from ..errors import SchemaError
 from ..records.codec import Codec, default_threads
 from ..records.shard import Summary

@@ -24,7 +24,8 @@ from pathlib import Path
 import numpy as np
 
 from .._core import Records, hash_records
-from ..dataset.manifest import ATTEMPT, KEYS_SUFFIX, hashes_path, in_format, shard_files, write_keys
+from ..dataset.manifest import ATTEMPT, KEYS_SUFFIX, hashes_path, in_format, shard_files
+from ..dataset.provenance import write_keys
 from ..errors import BuildError
 from ..records.codec import Codec, default_threads
 from ..records.formats import ShardWriters

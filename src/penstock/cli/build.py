@@ -21,14 +21,13 @@ from ..building.engines.engine import Progress as State
 from ..building.engines.local import Local
 from ..building.engines.ray import Ray
 from ..building.targets.plain_files import kept_quarantine
-from ..dataset.info import Info
-from ..dataset.manifest import MANIFEST
+from ..dataset.manifest import MANIFEST, Info
 from ..errors import ExampleError
 from ..loading.dataset import Dataset
 from ..recipes import RECIPES
 from ..records.formats import Format
 from ..records.inspect import counted, size_text
-from ..schema.image import Image
+from ..schema.field import Image
 from ..schema.schema import Schema
 from ..sources.detect import detect
 from ..sources.image_catalog import notes_on

@@ -28,8 +28,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ..dataset.info import Info
 from ..dataset.manifest import (
+    Info,
     Manifest,
     ShardEntries,
 )

@@ -16,16 +16,9 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from ..dataset.manifest import (
-    KEYS_SUFFIX,
-    Manifest,
-    ShardEntry,
-    file_problems,
-    read_keys,
-    shard_column,
-    shard_files,
-)
+from ..dataset.manifest import KEYS_SUFFIX, Manifest, ShardEntry, shard_column, shard_files
 from ..dataset.plain_files import check_complete, read_schema
+from ..dataset.provenance import file_problems, read_keys
 from ..dataset.tfds import INFO, metadata_files, read_prepared
 from ..dataset.tfds_features import FEATURES, label_files, labels_of, schema_of
 from ..errors import CorruptionError, NotFoundError, PenstockError

@@ -30,7 +30,7 @@ from ..loading.spec import HELD, WHOLE
 from ..records.index import sidecar_path
 from ..schema.coercion import map_nested
 from ..schema.example_class import IgnoreExample
-from ..schema.image import Image
+from ..schema.field import Image
 from ..sources.tar import tar
 from ..storage.cache import default_folder
 from ..storage.files import checked_path
@@ -123,7 +123,7 @@ class _Translation:
             records = records.select("jpg", "cls").to_tf()
             return records.map(default_record_to_pair, num_parallel_calls=tf.data.AUTOTUNE)
         function = self.function
-        first = [_number(part) for part in _pair(function, next(iter(Loader(loader._recipe))))]
+        first = [_number(part) for part in _pair(function, next(iter(Loader(loader.spec))))]
         types = self.types or [tf.convert_to_tensor(part).dtype for part in first]
         shapes = self.shapes or [np.shape(part) for part in first]
         spec = tuple(map(tf.TensorSpec, shapes, types))
@@ -172,7 +172,7 @@ def _pairs_class() -> type:
             if reshuffle_each_iteration is False:
                 return super().shuffle(buffer_size or len(self._loader), seed, False, name)
             seed = int.from_bytes(os.urandom(4), "little") if seed is None else int(seed) % (1 << 63)
-            window = self._loader._recipe.widest_window
+            window = self._loader.spec.widest_window
             lanes = None if window is None else _lanes(self._loader)
             shuffled = self._loader.shuffle(seed=seed, window=window, lanes=lanes)
             return _pairs(shuffled, self._translation, self._memory)
@@ -186,7 +186,7 @@ def _pairs_class() -> type:
 
 def _lanes(loader: Loader) -> int:
     """How many compressed tars are read at a time: as many as memory holds once they are inflated."""
-    files = loader._recipe.files.inflated
+    files = loader.spec.files.inflated
     largest = max(min(file.inflated, WHOLE) for file in files)
     return max(1, min(len(files), HELD // largest))
 

@@ -14,9 +14,7 @@ from .._core import crc32c
 from ..errors import CorruptionError, SchemaError
 from ..records.codec import Codec
 from ..records.shard import open_shard
-from ..schema.coercion import is_utf8
-from ..schema.field import Field
-from ..schema.image import Image
+from ..schema.field import Field, Image, is_utf8
 from ..schema.schema import Schema
 from ..storage.files import beside, checked_path, join_path, local_copies, publish_document, read_json
 from ..storage.paths import PathLike

@@ -1,22 +1,33 @@
-"""Shards of a store on their way into the cache: on threads, those first that someone waits for."""
+"""Shards in a store: downloaded whole into a cache, on threads, or read in ranges of bytes."""
 
 from __future__ import annotations
 
 import os
 import threading
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
+from typing import TypeVar
 
-from .._core import Index, crc32c
-from ..errors import CorruptionError, PenstockError, StorageError
+import numpy as np
+
+from .._core import Images, Index, Plan, Shards, crc32c
+from ..errors import CorruptionError, ElsewhereError, PenstockError, StorageError
 from ..records.index import SUFFIX
+from ..schema.columns import Array, Columns, ExampleDict, Value
+from ..storage.cache import Cache, RemoteFile, checksum_tag
 from ..storage.open import open_store
-from .shards import ShardFile, ShardFiles
+from ..storage.store import join_url
+from .manifest import ShardEntry, index_file, shard_column, shard_paths
+from .shards import NamedFiles, Remote, ShardFile, ShardFiles, bring_beside
+
+Result = TypeVar("Result")
 
 THREADS = 4  # shards that come at a time
-ATTEMPTS = 10  # to put a small file where others make room
 BEAT = 0.05  # seconds that the core waits before it looks whether it is still wanted
 
 
@@ -179,30 +190,6 @@ def bring_index(file: ShardFile) -> None:
     bring_beside(file, SUFFIX, check)
 
 
-def bring_beside(file: ShardFile, suffix: str, check: Callable[[Path], object] = lambda path: None) -> Path:
-    """Bring a small file that stands beside a shard into its cache; nobody sees it there before it was checked."""
-    assert file.remote is not None
-    path = Path(file.path + suffix)
-    if path.exists():
-        return path
-    file.remote.cache.claim()
-    store, name = open_store(file.remote.file.url + suffix)
-    data = store.read(name)
-    fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
-    for _ in range(ATTEMPTS):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_bytes(data)
-            check(fresh)
-            os.replace(fresh, path)
-            return path
-        except (FileExistsError, FileNotFoundError):  # another process makes room, and removes the folder
-            continue
-        finally:
-            fresh.unlink(missing_ok=True)
-    raise StorageError(f"expected a file to stay where it was put, got nothing there {ATTEMPTS} times - at {path}")
-
-
 def paths_of(file: ShardFile) -> list[Path]:
     """The files of a shard in its cache: itself, and its index."""
     return [Path(path) for path in (file.path, file.sidecar) if path is not None]
@@ -211,3 +198,168 @@ def paths_of(file: ShardFile) -> list[Path]:
 def _go_on() -> None:
     if not threading.main_thread().is_alive():
         raise StorageError("stopped: the program ends")
+
+
+class StoredFiles(NamedFiles):
+    """The same, in a folder of a store; they come into a cache. See `Remote`."""
+
+    def __init__(
+        self, shards: Sequence[ShardEntry], url: str, cache: Cache, told: RemoteFile | None, ranged: bool
+    ) -> None:
+        super().__init__(shards, url)
+        self._cache = cache
+        self._told = told
+        self._ranged = ranged
+
+    def _file(self, at: int) -> ShardFile:
+        shard = self._shards[at]
+        file = RemoteFile(join_url(self._directory, shard.file), shard.bytes, shard.crc32c)
+        path = str(self._cache.path(file))
+        remote = Remote(file, self._cache, self._told, self._ranged)
+        return ShardFile(path, shard.records, shard.bytes, index_file(path), remote=remote)
+
+    def _paths(self) -> list[str]:
+        folder = os.path.join(self._cache.place(self._directory.rstrip("/")), "")
+        tags, names = shard_column(self._shards, "crc32c"), shard_paths(self._shards, os.sep)
+        return [folder + checksum_tag(tag) + name for tag, name in zip(tags, names, strict=True)]
+
+    def _places(self) -> list[str]:
+        return shard_paths(self._shards, join_url(self._directory, ""))
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether they are in a store."""
+        return True
+
+
+# Single examples
+HEAD = 4096  # bytes at a shard's beginning, which say what it is
+TAIL = 1 << 16  # bytes at the end of one that has its table there
+LEAST = 4096  # bytes that are asked for where the core misses fewer
+KEPT = 64 << 20  # bytes of each shard that are kept once they were read
+PARALLEL = 16  # shards that are asked at a time
+ROUNDS = 1000
+
+
+class Ranges:
+    """Reads like `Shards`, without having them. Shards that the cache has are read from there.
+
+    Every part that is read is of one version of its object; that this is the one which the manifest speaks of is made
+    sure when a shard is first read: a build that replaces shards takes the manifest away before.
+    """
+
+    def __init__(self, files: ShardFiles, fetcher: Fetcher) -> None:
+        self._files = files
+        self._fetcher = fetcher
+        self._starts = list(accumulate(files.records, initial=0))
+        self._begin()
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """The numbers of shards, by where they are."""
+        return {place[0]: number for number, place in enumerate(self._files.places(at_source=True))}
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._versions: dict[int, str | None] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        self._shards = Shards.in_pieces(self._files.places(at_source=True), self._files.sizes)
+
+    def are_local(self, numbers: Array | Sequence[int]) -> bool:
+        """Whether all shards of some examples can be read where they are. Those that cannot be read in parts come."""
+        if len(numbers) == 1:
+            wanted = [bisect_right(self._starts, int(numbers[0])) - 1]
+        else:
+            wanted = (np.unique(np.searchsorted(self._starts, numbers, side="right")) - 1).tolist()
+        away = [self._files[shard] for shard in wanted if not os.path.exists(self._files[shard].path)]
+        whole = [file.path for file in away if file.remote is not None and not file.remote.ranged]
+        if whole:
+            self._fetcher.get(whole)
+        return len(whole) == len(away)
+
+    def example(self, plan: Plan, number: int, images: Images | None = None) -> ExampleDict:
+        """One example, decoded."""
+        self._bring([number])
+        return self._answered(lambda: self._shards.example(plan, number, images))
+
+    def examples(
+        self, plan: Plan, numbers: Array | Sequence[int], images: Images | None = None, threads: int = 1
+    ) -> Columns:
+        """Some examples, decoded into columns."""
+        self._bring(numbers)
+        return self._answered(lambda: self._shards.examples(plan, numbers, images, threads))
+
+    def _bring(self, numbers: Array | Sequence[int]) -> None:
+        """Put here what the examples need."""
+        if self._process != os.getpid():
+            self._begin()
+        shards = {self._shards.shard(int(number))[0] for number in numbers}
+        self._each(self._prepare, [(shard,) for shard in shards if shard not in self._versions])
+        wanted: dict[int, set[tuple[int, int]]] = {}
+        for shard, start, stop in self._answered(lambda: self._shards.places(numbers)):
+            wanted.setdefault(shard, set()).add((start, stop - start))
+        self._each(self._put, [(shard, sorted(ranges)) for shard, ranges in wanted.items()])
+
+    def _each(self, work: Callable[..., None], items: Sequence[tuple[Value, ...]]) -> None:
+        if len(items) <= 1:
+            for item in items:
+                work(*item)
+            return
+        with self._lock:
+            self._pool = self._pool or ThreadPoolExecutor(PARALLEL, thread_name_prefix="penstock-shards")
+        for done in [self._pool.submit(work, *item) for item in items]:
+            done.result()
+
+    def _prepare(self, shard: int) -> None:
+        """Make sure that a shard is what the manifest says, and have what its reading begins with."""
+        file = self._files[shard]
+        if file.remote is None or os.path.exists(file.path):
+            self._versions[shard] = None
+        else:
+            store, name = open_store(file.remote.file.url)
+            entry = store.entry(name)
+            if entry.size != file.bytes:
+                got = f"{entry.size}: it was replaced. Load the dataset again"
+                raise StorageError(f"expected an object of {file.bytes} bytes, got {got} - at {file.remote.file.url}")
+            file.remote.check_manifest()
+            if file.sidecar is not None:
+                bring_index(file)
+            self._versions[shard] = entry.version
+        ends = [(0, min(HEAD, file.bytes))]
+        if file.sidecar is None and file.bytes > HEAD + TAIL:
+            ends.append((file.bytes - TAIL, TAIL))
+        self._put(shard, ends)
+
+    def _put(self, shard: int, ranges: Sequence[tuple[int, int]]) -> None:
+        """Read parts of a shard."""
+        file = self._files[shard]
+        parts: Sequence[Value]
+        try:
+            parts = _read_local(file.path, ranges)
+        except FileNotFoundError:
+            if file.remote is None:
+                raise
+            store, name = open_store(file.remote.file.url)
+            parts = store.read_ranges(name, ranges, version=self._versions.get(shard))
+        most = max(KEPT, 2 * sum(length for _, length in ranges))
+        for (start, _), part in zip(ranges, parts, strict=True):
+            self._shards.put(shard, start, part, most)
+
+    def _answered(self, ask: Callable[[], Result]) -> Result:
+        """What the core says, once it has all that it needs for it."""
+        for _ in range(ROUNDS):
+            try:
+                return ask()
+            except ElsewhereError as missing:
+                shard = self._numbers[missing.path]
+                length = min(max(missing.length, LEAST), self._files[shard].bytes - missing.offset)
+                self._put(shard, [(missing.offset, length)])
+        raise StorageError(
+            f"expected to have a few examples after {ROUNDS} requests, got still less - at {self._files[0].place}"
+        )
+
+
+def _read_local(path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    with open(path, "rb", buffering=0) as file:
+        return [os.pread(file.fileno(), length, start) for start, length in ranges]

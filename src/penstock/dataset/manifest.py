@@ -1,13 +1,4 @@
-"""The directory of a dataset: the names of its files, and the manifest. No manifest, no dataset.
-
-data/photos/
-  penstock.json                                   the manifest: written last
-  photos-train.tfrecord-00000-of-00002 ...        the shards, named as TFDS names them
-  photos-train.tfrecord-00000-of-00002.index      where each record begins
-  photos-train.tfrecord-00000-of-00002.keys       which example each record was
-  photos-train.array_record-00000-of-00002 ...    the same shards in another format, if both were asked for
-  .build/                                         a build that is under way, or was cut off
-"""
+"""The manifest of a dataset, which is written last, and the names of the files beside it: see FORMAT.md."""
 
 from __future__ import annotations
 
@@ -15,23 +6,21 @@ import json
 import os
 import re
 import reprlib
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 from .._core import crc32c
-from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
+from ..errors import CorruptionError, SchemaError, StorageError, name_known
 from ..records.formats import FORMATS
 from ..records.index import SUFFIX as INDEX
-from ..schema.coercion import is_utf8
+from ..schema.field import is_utf8
 from ..schema.schema import Schema
-from ..storage.files import beside, read_bytes, read_json
+from ..storage.files import beside, read_json
 from ..storage.local import publish
 from ..storage.store import is_url
-from .checksummed_json import parse_sealed, seal_json
-from .info import Info
 
 MANIFEST = "penstock.json"
 WORK = ".build"
@@ -45,12 +34,71 @@ _SPLIT = re.compile(r"[\w-]+")
 _FILE = re.compile(r"[\w.-]+")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 MOST_MANIFEST_BYTES = 1 << 30
-_MOST_KEYS_BYTES = 1 << 30  # of one shard
 _MOST_NAME = 200  # letters of the name of a dataset or a split: those of a file have 255 bytes
 _NUMBERS = ("records", "bytes", "crc32c")  # what is told of every shard; the rest, where there is something to tell
 _LIMITS = {"crc32c": 1 << 32}  # what is not below these is no such number; others must be below 2^63
+SEAL = "crc32c"
+_SEAL = re.compile(rb',\n "crc32c": (0|[1-9]\d{0,9})\n\}\n\Z')
 _FRAME = 16  # bytes around each record of a TFRecord file
 _RATIO = 1100  # DEFLATE makes nothing smaller than by 1032
+
+
+@dataclass(frozen=True, kw_only=True)
+class Info:
+    """What a dataset says of itself, as TensorFlow Datasets shows it.
+
+    name         what its shards are called; the last part of its path unless told
+    version      such as 1.0.0; the part of its path that looks like one unless told
+    description  what it is, in a few sentences
+    citation     how to cite it, such as BibTeX
+    supervised   the fields that are what a model gets and what it should say: ("image", "label")
+    tfds         what else TensorFlow Datasets should find: {"info": {...}, "features": {...}}, as `tfds` says it
+    """
+
+    name: str | None = None
+    version: str | None = None
+    description: str = ""
+    citation: str = ""
+    supervised: tuple[str, str] | None = None
+    tfds: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        for name, pattern, like in (("name", r"\w+", "photos_2024"), ("version", r"\d+\.\d+\.\d+", "1.0.0")):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, str) and re.fullmatch(pattern, value)):
+                raise SchemaError(f"expected a {name} such as {like}, got {value!r}", "info")
+        for name in ("description", "citation"):
+            if not is_utf8(getattr(self, name)):
+                raise SchemaError(f"expected a text, got {reprlib.repr(getattr(self, name))}", f"info {name}")
+        known = isinstance(self.tfds, dict) and self.tfds.keys() <= {"info", "features"}
+        if self.tfds is not None and not (known and all(isinstance(part, dict | None) for part in self.tfds.values())):
+            raise SchemaError(f"expected a dict of info and features, got {reprlib.repr(self.tfds)}", "info tfds")
+        pair = self.supervised
+        if pair is not None:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+                raise SchemaError(f"expected the names of two fields, got {pair!r}", "info supervised")
+            object.__setattr__(self, "supervised", tuple(pair))
+
+    def over(self, other: Info) -> Info:
+        """This, and what the other one says where this says nothing."""
+        return Info(**{field.name: getattr(self, field.name) or getattr(other, field.name) for field in fields(self)})
+
+    def check(self, schema: Schema) -> None:
+        """That the fields that it names are there."""
+        for name in self.supervised or ():
+            if name not in schema:
+                raise SchemaError(f"no field {name!r}", "info supervised", name_known(name, schema))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain; the name goes elsewhere in a manifest."""
+        plain = asdict(self) | {"supervised": None if self.supervised is None else list(self.supervised)}
+        del plain["name"]
+        return plain
+
+    @classmethod
+    def from_json(cls, name: str, data: Mapping[str, Any]) -> Info:
+        """The info of `to_json()`."""
+        return cls(name=name, **data)
 
 
 class ShardEntry(NamedTuple):
@@ -197,7 +245,12 @@ class Manifest:
         return plain
 
     @classmethod
-    def from_json(cls, data: Any, where: str) -> Manifest:
+    def from_bytes(cls, data: bytes, where: str) -> Manifest:
+        """Return the manifest of a file: its checksum and its content are checked here, once."""
+        return cls.from_json(parse_sealed(data, "a manifest", where, "checksums"), where)
+
+    @classmethod
+    def from_json(cls, data: object, where: str) -> Manifest:
         """The manifest of `to_json()`, checked as a whole; anything else is a CorruptionError."""
         try:
             return _checked_manifest(data)
@@ -213,13 +266,13 @@ class Manifest:
 def _checked_manifest(data: Any) -> Manifest:
     """The one place that believes what a manifest holds. Whatever is odd is an error here, and nowhere later."""
     _check_object(data, "the manifest")
-    for member in _MEMBERS:
+    for member in ("penstock_manifest", "name", "format", *_OBJECTS):
         if member not in data:
             raise ValueError(f"one without the member {member!r}")
     version = data["penstock_manifest"]
     if type(version) is not int or version not in (1, VERSION):
         raise ValueError(f"version {reprlib.repr(version)}")
-    for member in ("info", "schema", "splits", "alternatives", "options", "source", "found", "made"):
+    for member in _OBJECTS:
         _check_object(data[member], member)
     name, format = _checked(_FILE, data["name"], "name"), data["format"]
     for known in (format, *data["alternatives"]):
@@ -248,7 +301,10 @@ def _checked_manifest(data: Any) -> Manifest:
     shards_of = {split: len(shards) for split, shards in splits.items()}
     if keys is not None and {split: len(column) for split, column in keys.items()} != shards_of:
         raise ValueError("checksums of the keys of other shards")
-    _check_alternatives(splits, formats)
+    counts = _record_counts(splits)
+    for other, entries in formats.items():
+        if _record_counts(entries) != counts:
+            raise ValueError(f"other records in {other}")
     schema, info = Schema.from_json(data["schema"]), Info.from_json(name, data["info"])
     told = (options, dict(data["source"]), found, dict(data["made"]), info)
     manifest = Manifest(name, schema, splits, *told, format, formats, files)
@@ -257,13 +313,10 @@ def _checked_manifest(data: Any) -> Manifest:
     return manifest
 
 
-_MEMBERS = (
-    "penstock_manifest", "name", "info", "schema", "format", "splits", "alternatives", "options", "source",
-    "found", "made",
-)  # fmt: skip
+_OBJECTS = ("info", "schema", "splits", "alternatives", "options", "source", "found", "made")
 
 
-def _check_object(value: Any, what: str) -> None:
+def _check_object(value: object, what: str) -> None:
     if not isinstance(value, dict):
         raise ValueError(f"{_kind(value)} where an object is expected: {what}")
     for name in value:
@@ -280,12 +333,12 @@ def _check_by_field(value: Any, finding: str) -> None:
             raise ValueError(f"found {finding} of {reprlib.repr(words)}")
 
 
-def _check_number(value: Any, what: str, limit: int = 1 << 63) -> None:
+def _check_number(value: object, what: str, limit: int = 1 << 63) -> None:
     if type(value) is not int or not 0 <= value < limit:
         raise ValueError(f"{what} of {reprlib.repr(value)}, not an integer from 0 to {limit - 1}")
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     return {dict: "an object", list: "a list", str: "a text", type(None): "null"}.get(type(value), reprlib.repr(value))
 
 
@@ -318,9 +371,8 @@ def _checksums(data: Mapping[str, Any]) -> tuple[dict[str, int] | None, dict[str
             raise ValueError(f"the file {reprlib.repr(file)}")
         _check_number(value, f"a checksum of {file}", 1 << 32)
     for split, column in told["keys"].items():
-        if type(column) is not list or not set(map(type, column)) <= {int, type(None)}:
-            raise ValueError(f"odd checksums of the keys of {split}")
-        if any(value is not None and not 0 <= value < 1 << 32 for value in column):
+        plain = type(column) is list and set(map(type, column)) <= {int, type(None)}
+        if not plain or any(value is not None and not 0 <= value < 1 << 32 for value in column):
             raise ValueError(f"odd checksums of the keys of {split}")
     return dict(told["files"]), dict(told["keys"])
 
@@ -404,12 +456,8 @@ def _entry(data: Any, named: set[str]) -> ShardEntry:
     return entry
 
 
-def _check_alternatives(splits: ShardEntries, alternatives: Mapping[str, ShardEntries]) -> None:
-    """That all formats hold the same."""
-    counts = {split: shard_column(shards, "records") for split, shards in splits.items()}
-    for name, other in alternatives.items():
-        if {split: shard_column(shards, "records") for split, shards in other.items()} != counts:
-            raise ValueError(f"other records in {name}")
+def _record_counts(splits: ShardEntries) -> dict[str, list[int]]:
+    return {split: shard_column(shards, "records") for split, shards in splits.items()}
 
 
 def _checked(pattern: re.Pattern[str], text: Any, what: str, most: int = _MOST_NAME) -> str:
@@ -428,11 +476,6 @@ def read_manifest(directory: Path | str) -> Manifest:
     return Manifest.from_json(read_json(path, "a manifest", MOST_MANIFEST_BYTES, parse_manifest), str(path))
 
 
-def parse_manifest(data: bytes, what: str, where: str) -> Any:
-    """The JSON of a manifest, once its own checksum is checked. A manifest that has other checksums must have one."""
-    return parse_sealed(data, what, where, "checksums")
-
-
 def write_manifest(directory: Path, manifest: Manifest) -> None:
     """Publish a dataset."""
     publish(directory / MANIFEST, manifest_bytes(manifest), sync=True)
@@ -441,21 +484,6 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 def manifest_bytes(manifest: Manifest) -> bytes:
     """The file of a manifest."""
     return seal_json(manifest.to_json())
-
-
-def file_problems(directory: Path | str, manifest: Manifest) -> dict[str, str]:
-    """What is wrong with each metadata file whose checksum the manifest has. The directory may be a URL."""
-    problems = {}
-    for name, expected in (manifest.files or {}).items():
-        path = beside(directory, name)
-        try:
-            found = crc32c(read_bytes(path))
-        except FileNotFoundError:
-            problems[name] = "expected the file that was built, got nothing"
-            continue
-        if found != expected:
-            problems[name] = f"expected CRC-32C {expected:#010x} as in the manifest, got {found:#010x}"
-    return problems
 
 
 def dataset_name(directory: Path) -> str:
@@ -512,26 +540,51 @@ def hashes_path(path: Path) -> Path:
     return folder / (path.name + HASHES_SUFFIX)
 
 
-def write_keys(path: Path, keys: Iterable[str]) -> int:
-    """Keep the keys of a shard's records beside it. Returns the CRC-32C of the file."""
-    data = zlib.compress(json.dumps(list(keys)).encode(), 1)
-    publish(path.with_name(path.name + KEYS_SUFFIX), data, sync=True)
-    return crc32c(data)
+# A sealed JSON file has one member per line. The last member is `crc32c`: the checksum of all bytes before its line.
+def seal_json(members: Mapping[str, Any]) -> bytes:
+    """Return an object as a sealed file."""
+    lines = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in members.items())
+    body = ("{\n" + ",\n".join(lines)).encode()
+    return body + f',\n "{SEAL}": {crc32c(body)}\n}}\n'.encode()
 
 
-def read_keys(path: Path | str) -> list[str]:
-    """The keys of a shard's records; the shard may be an object of a store."""
-    file = str(path) + KEYS_SUFFIX
+def parse_sealed(data: bytes, what: str, where: str, also: str = SEAL) -> Any:
+    """Parse a JSON file and check its seal. A file without a seal is accepted, except if it has the member `also`.
+
+    Raises CorruptionError for other bytes, for an object with a duplicate name, and for a checksum that does not match.
+    """
     try:
-        packed = zlib.decompressobj()
-        data = packed.decompress(read_bytes(file), _MOST_KEYS_BYTES)
-        if not packed.eof:
-            raise ValueError("cut off, or too many")
-        keys = json.loads(data)
-    except FileNotFoundError:
-        raise NotFoundError(f"expected the keys of a shard, got nothing at {file}") from None
-    except (zlib.error, ValueError, RecursionError) as error:
-        raise CorruptionError(f"expected the keys of a shard, got broken bytes ({error})", file) from None
-    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise CorruptionError("expected a list of keys, got something else", file)
-    return keys
+        parsed = json.loads(data, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise CorruptionError(f"expected {what}, got broken JSON ({error})", where) from None
+    if isinstance(parsed, dict) and (SEAL in parsed or also in parsed):
+        found = _SEAL.search(data)
+        if found is None:
+            raise _unsealed(f"expected {what} that ends with its CRC-32C, got another end", where, {SEAL, also})
+        actual = crc32c(data[: found.start()])
+        if actual != int(found[1]):
+            got = f"{actual:#010x}: the file was changed or damaged"
+            raise _unsealed(f"expected {what} with CRC-32C {int(found[1]):#010x}, got {got}", where, {SEAL, also})
+        del parsed[SEAL]
+    return parsed
+
+
+def _unsealed(problem: str, where: str, members: set[str]) -> CorruptionError:
+    named = " and ".join(f'"{member}"' for member in sorted(members))
+    hint = f"Restore the file from a copy. If you edited it on purpose, remove {named} from it"
+    error = CorruptionError(f"{problem} - at {where}. {hint}")
+    error.path = where
+    return error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of these pairs. JSON leaves open what a duplicate name means."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the name {name[:100]!r} occurs twice in an object")
+        found[name] = value
+    return found
+
+
+parse_manifest = partial(parse_sealed, also="checksums")  # with other checksums, a manifest has one of its own

@@ -1,37 +1,39 @@
-"""What a path stands for: a dataset of ours, one that TFDS prepared or Datum exported, or record files of anyone."""
+"""Open a path or URL: a dataset of Penstock, of TFDS or of Datum, or record files and tars of any program."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import os
+import platform
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from .._core import Shard
-from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError, name_known
-from ..records.codec import default_threads
+from .._core import Shard, Shards
+from ..errors import ArgumentError, CorruptionError, LoadError, NotFoundError, SchemaError, StorageError, name_known
+from ..records.codec import Codec, default_threads
 from ..records.formats import FORMATS
 from ..records.index import SUFFIX, is_foreign, sidecar_path
 from ..records.inspect import opening
 from ..records.shard import open_shard
 from ..records.tar import SUFFIXES as TARS
 from ..records.tar import checked_schema, rules_of, sampled_schema
+from ..schema.field import Decode, check_decode, image_options
 from ..schema.schema import Schema
 from ..storage.cache import Cache, RemoteFile, cache_home
-from ..storage.files import beside, local_path, read_json_object
+from ..storage.files import beside, checked_path, local_path, read_json_object
 from ..storage.local import FileStamp, file_stamp
 from ..storage.open import open_store
 from ..storage.paths import RECORD_SUFFIXES, SPLIT, PathLike, Paths, expand, is_glob, path_list, split_patterns
 from ..storage.store import is_url, join_url, url_name
 from ..thread_pool import thread_pool
 from .datum import MAPPING, exported_files, read_mapping
-from .downloads import Fetcher
+from .downloads import Fetcher, Ranges, StoredFiles
 from .manifest import (
     MANIFEST,
     MOST_MANIFEST_BYTES,
@@ -40,20 +42,46 @@ from .manifest import (
     ShardEntries,
     dataset_name,
     parse_manifest,
-    read_manifest,
     shard_column,
 )
 from .record_files import files_of, files_of_splits, format_named, schema_of, split_order
-from .shards import NamedFiles, Remote, ShardFile, ShardFiles, StoredFiles
-from .tfds import INFO, Prepared, find_dataset, is_tfds_name, read_prepared
+from .shards import ExampleReader, JoinedFiles, NamedFiles, Remote, ShardFile, ShardFiles
+from .tfds import INFO, SCHEME, Prepared, find_dataset, read_prepared
 
+Format: TypeAlias = Literal["tfrecord", "array_record", "tar"]
 READABLE = (*FORMATS, "tar")
 FILE_SUFFIXES = (*RECORD_SUFFIXES, ".gz", ".zst", ".bz2", ".xz", *TARS)
 
 
-@dataclass(frozen=True)
+class ShardAccess:
+    """Reads shards. Each is opened when it is first needed; those of a store are downloaded, or read in ranges."""
+
+    def __init__(self, files: ShardFiles) -> None:
+        self.files = files
+
+    @cached_property
+    def fetcher(self) -> Fetcher | None:
+        """Downloads shards that are in a store; None if none is."""
+        return Fetcher(self.files) if self.files.elsewhere else None
+
+    @cached_property
+    def shards(self) -> Shards:
+        """The shards, for the core."""
+        return Shards(self.files.places(), None if self.fetcher is None else self.fetcher.bring, self.files.stamps)
+
+    def reader(self, schema: Schema, decode: Decode, *, narrow: bool = False) -> ExampleReader:
+        """Return a reader of single examples, decoded by a schema; `narrow` as in Codec."""
+        codec = Codec(schema, narrow=narrow, images=image_options(schema.leaves(), decode))
+        ranges = None if self.fetcher is None else Ranges(self.files, self.fetcher)
+        return ExampleReader(self.files, self.shards, codec, ranges)
+
+
+@dataclass(frozen=True, eq=False)
 class Opened:
-    """What a path or a URL stands for; `format` is that of the shards that are read, where a manifest says it."""
+    """A dataset that was opened: its schema, and the shards of each split.
+
+    format  that of the shards that are read, where a manifest has it
+    """
 
     path: Path | str
     name: str
@@ -64,6 +92,94 @@ class Opened:
     format: str | None = None
     cache: Cache | None = None
 
+    @cached_property
+    def files(self) -> ShardFiles:
+        """All shards, split by split: examples are numbered through them."""
+        return JoinedFiles(list(self.splits.values()))
+
+    @cached_property
+    def access(self) -> ShardAccess:
+        """Reads the shards."""
+        return ShardAccess(self.files)
+
+    def reader(self, fields: Sequence[str] | None, decode: Decode) -> ExampleReader:
+        """Return a reader of single examples, with all fields or some."""
+        return self.access.reader(self.schema if fields is None else self.schema.select(*fields), decode)
+
+    @cached_property
+    def records(self) -> dict[str, list[int]]:
+        """The number of records in each shard of every split."""
+        return {split: files.records for split, files in self.splits.items()}
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether there is a field to read."""
+        return bool(self.schema.leaves())
+
+    @property
+    def unread(self) -> dict[str, str]:
+        """Fields that TFDS stored and that Penstock cannot read, each with the reason."""
+        return {} if self.prepared is None else self.prepared.unread
+
+    def fingerprint(self, spans: Sequence[tuple[int, int]] | None = None) -> str:
+        """Return a digest of the shards that hold some examples, wherever they are, and of which examples it is.
+
+        A dataset in several formats has the digest of the first: all hold the same.
+        """
+        digest = hashlib.blake2b(digest_size=8)
+        first = 0
+        for name, records, size, checksum in self._contents:
+            last = first + records
+            inside = [(max(a, first) - first, min(b, last) - first) for a, b in spans or [(first, last)]]
+            inside = [(a, b) for a, b in inside if a < b]
+            if inside:
+                digest.update(repr((name, records, size, checksum, inside)).encode())
+            first = last
+        return digest.hexdigest()
+
+    @cached_property
+    def _contents(self) -> list[tuple[str, int, int, int | None]]:
+        """Names, records and bytes of the shards, and their CRC-32C where a manifest has them."""
+        if self.manifest is None:
+            return [(os.path.basename(file.path), file.records, file.bytes, None) for file in self.files]
+        shards = itertools.chain.from_iterable(self.manifest.splits.values())
+        return [(shard.file, shard.records, shard.bytes, shard.crc32c) for shard in shards]
+
+    def __reduce__(self) -> tuple[Callable[..., Opened], tuple[object, ...]]:
+        """Pickle the path alone where a manifest names the shards: the other process opens the dataset again."""
+        if self.manifest is None:
+            return _restore, ({each.name: getattr(self, each.name) for each in fields(self)}, platform.node())
+        schema = None if self.schema == self.manifest.schema else self.schema.to_json()
+        return _reopen, (str(self.path), schema, self.format, self.cache, self.fingerprint())
+
+
+def _reopen(path: str, schema: object, format: Format | None, cache: Cache | None, fingerprint: str) -> Opened:
+    given = None if schema is None else Schema.from_json(schema)
+    folder, most = (None, None) if cache is None else (cache.given, cache.most)
+    opened = open_dataset(path, given, format, folder, cache_bytes=most)
+    if opened.fingerprint() != fingerprint:
+        raise SchemaError("expected the dataset that was pickled, got another one in its place", path, "Load it again")
+    return opened
+
+
+def _restore(values: dict[str, Any], host: str) -> Opened:
+    opened = Opened(**values)
+    if host == platform.node():
+        return opened
+    # Another host may have copies of the files: those count from now on.
+    splits = {split: ShardFiles(map(_stamped, files)) for split, files in opened.splits.items()}
+    return replace(opened, splits=splits)
+
+
+def _stamped(file: ShardFile) -> ShardFile:
+    if file.stamp is None:
+        return file
+    stamp = file_stamp(file.path)
+    if stamp[2] != file.bytes:
+        problem = f"expected the file of {file.bytes} bytes that was pickled, got {stamp[2]} bytes"
+        raise LoadError(f"{problem} - at {file.path}. Call ps.load again", path=file.path)
+    return replace(file, stamp=stamp)
+
 
 def open_dataset(
     path: Paths,
@@ -73,43 +189,56 @@ def open_dataset(
     data_dir: PathLike | None = None,
     *,
     cache_bytes: int | None = None,
-    raw: bool = False,
+    decode: Decode = True,
 ) -> Opened:
     """Open a directory with a manifest or with metadata of TFDS, or record files: one, a list, a folder, a glob.
 
     Any of them may be in an object store.
 
-    raw  the files of a tar stay bytes
+    decode  which images are decoded; False leaves all files of a tar as bytes
     """
+    opened = _open(path, schema, format, cache, data_dir, cache_bytes=cache_bytes, raw=decode is False)
+    check_decode(opened.schema.leaves(), decode)
+    return opened
+
+
+def _open(
+    path: Paths,
+    schema: Schema | Mapping[str, Any] | None,
+    format: str | None,
+    cache: PathLike | None,
+    data_dir: PathLike | None,
+    *,
+    cache_bytes: int | None,
+    raw: bool,
+) -> Opened:
     if cache is not None:
         local_path(cache, "cache")
     if format not in (None, *READABLE):
         expected = ", ".join(f'"{known}"' for known in READABLE)
-        raise SchemaError(f"expected one of the formats {expected}, or None to find it out, got {format!r}", "load")
-    paths = path_list(path)
+        raise ArgumentError(f"expected one of the formats {expected}, or None to find it out, got {format!r}", "load")
+    paths = [checked_path(path)] if isinstance(path, (str, os.PathLike)) else path_list(path)
     if len(paths) == 1:
         path = paths[0]
-    if is_tfds_name(path):
-        path = find_dataset(str(path), data_dir)
+    if isinstance(path, str) and path.startswith(SCHEME):
+        path = find_dataset(path, data_dir)
         paths = [str(path)]
     elif data_dir is not None:
-        raise SchemaError('expected data_dir with a name such as "tfds:mnist", got it with a path', "load")
-    remote = any(map(is_url, paths))
-    if cache_bytes is not None and not remote:
-        raise SchemaError("expected cache_bytes with a URL, got it with a path", "load")
+        raise ArgumentError('expected data_dir with a name such as "tfds:mnist", got it with a path', "load")
+    if cache_bytes is not None and not any(map(is_url, paths)):
+        raise ArgumentError("expected cache_bytes with a URL, got it with a path", "load")
     given = None if schema is None else schema if isinstance(schema, Schema) else Schema(schema)
     directory = Path(path) if isinstance(path, (str, os.PathLike)) and os.path.isdir(path) else None
     if directory is not None:
         if (directory / MANIFEST).is_file():
-            stamp = file_stamp(directory / MANIFEST)  # before it is read
-            return open_manifest(directory, read_manifest(directory), given, format, stamp=stamp)
+            return open_local_manifest(directory, given, format)
         if (directory / INFO).is_file():
             return open_prepared(directory, given, format, cache)
         if (directory / MAPPING).is_file():
             return open_exported(directory, given, cache)
         _check_finished(directory)
 
-    if remote:
+    if any(map(is_url, paths)):
         shared = Cache(cache, cache_bytes)
         if is_url(path) and not names_files(str(path)):
             return open_url(str(path), given, format, shared)
@@ -150,6 +279,18 @@ def names_files(url: str) -> bool:
     return is_glob(url) or "{" in url or os.path.splitext(url)[1].lower() in FILE_SUFFIXES
 
 
+def open_local_manifest(directory: Path, schema: Schema | None, format: str | None) -> Opened:
+    """Open a dataset that `build` wrote, on local disk."""
+    path = directory / MANIFEST
+    with open(path, "rb") as file:
+        about = os.fstat(file.fileno())  # of the very file that is read
+        if about.st_size > MOST_MANIFEST_BYTES:
+            raise CorruptionError(f"expected a manifest of at most {MOST_MANIFEST_BYTES} bytes, got more", str(path))
+        data = file.read()
+    stamp = (str(path), about.st_ino, about.st_size, about.st_mtime_ns)
+    return open_manifest(directory, Manifest.from_bytes(data, str(path)), schema, format, stamp=stamp)
+
+
 def _check_empty_shards(directory: str, splits: ShardEntries, format: str) -> None:
     """That shards without records have none: no reader would open them later. The sizes of others tell it."""
     if format != "array_record":
@@ -179,7 +320,7 @@ def open_manifest(
     chosen = format or manifest.format
     if chosen not in manifest.formats:
         hint = name_known(chosen, manifest.formats, "formats")
-        raise SchemaError(f"expected a dataset in the format {chosen!r}, got none", str(directory), hint)
+        raise ArgumentError(f"expected a dataset in the format {chosen!r}, got none", str(directory), hint)
     ranged = chosen != "tfrecord" or not manifest.format_options(chosen).get("compression")
     shards = manifest.formats[chosen]
     if cache is None:
@@ -243,7 +384,7 @@ def open_files(
     tars = [file for file in files if opened[file].rules is not None]
     if tars and len(tars) < len(files):
         other = next(file for file in files if opened[file].rules is None)
-        raise SchemaError(f"expected files of one kind, got the tar {tars[0]} and {other}", "load")
+        raise ArgumentError(f"expected files of one kind, got the tar {tars[0]} and {other}", "load")
     if tars:
         known = sampled_schema(files, raw=raw) if schema is None else checked_schema(schema)
         rules = tuple(rules_of(known))

@@ -14,7 +14,7 @@ from ..schema.schema import Schema
 from ..storage.files import is_file, list_folder, local_path, parent_path, read_json
 from ..storage.local import publish
 from ..storage.store import is_url, url_name
-from .checksummed_json import parse_sealed, seal_json
+from .manifest import parse_sealed, seal_json
 
 SUFFIX = ".schema.json"
 MOST_BYTES = 64 << 20

@@ -1,99 +1,46 @@
-"""From a record of a dataset to the example that it was made from, and back."""
+"""What a dataset was made from: the keys beside each shard, and the files whose checksums the manifest has."""
 
 from __future__ import annotations
 
-import bisect
+import json
 import re
-from collections.abc import Iterator
-from contextlib import suppress
+import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
 
-from ..errors import (
-    CorruptionError,
-    PenstockError,
-    RecordIndexError,
-    SchemaError,
-    did_you_mean,
-    name_known,
-)
-from ..storage.files import beside, checked_path
-from .manifest import KEYS_SUFFIX, Manifest, ShardEntry, read_keys, read_manifest
-from .shards import ShardFiles
+from .._core import crc32c
+from ..errors import ArgumentError, CorruptionError, NotFoundError, RecordIndexError, did_you_mean, name_known
+from ..storage.files import beside, checked_path, read_bytes
+from ..storage.local import publish
+from .manifest import KEYS_SUFFIX, Manifest, ShardEntry, read_manifest
+
+_MOST_KEYS_BYTES = 1 << 30  # of one shard
 
 
-class Location(NamedTuple):
-    """An example: its shard, the number of its record there, and its key, if a build kept it."""
-
-    path: str
-    record: int
-    key: str | None
-
-    def __str__(self) -> str:
-        where = f"{self.path}, record {self.record}"
-        return where if self.key is None else f"{where}, key {self.key!r}"
+def write_keys(path: Path, keys: Iterable[str]) -> int:
+    """Keep the keys of a shard's records beside it. Returns the CRC-32C of the file."""
+    data = zlib.compress(json.dumps(list(keys)).encode(), 1)
+    publish(path.with_name(path.name + KEYS_SUFFIX), data, sync=True)
+    return crc32c(data)
 
 
-class Locations:
-    """The locations of numbered examples. Keys are read when they are asked for, those of one shard at a time."""
-
-    def __init__(self, files: ShardFiles) -> None:
-        self._files = files
-        self._ends: list[int] = []
-        self._read: tuple[str, list[str]] = ("", [])
-
-    def of(self, number: int) -> Location:
-        """The location of an example."""
-        ends = self._ends = self._ends or list(accumulate(self._files.records))
-        shard = bisect.bisect_right(ends, number)
-        record = number - (ends[shard - 1] if shard else 0)
-        path = self._files[shard].place
-        return Location(path, record, self._key(path, record))
-
-    def _key(self, path: str, record: int) -> str | None:
-        if self._read[0] != path:
-            keys: list[str] = []
-            with suppress(PenstockError, OSError):
-                keys = read_keys(self._with_keys(path))
-            self._read = (path, keys)
-        keys = self._read[1]
-        return keys[record] if 0 <= record < len(keys) else None
-
-    def _with_keys(self, path: str) -> Path:
-        """The shard that an error or a location names, with its keys beside it."""
-        if not self._files.elsewhere:
-            return Path(path)
-        file = next((file for file in self._files if path in (file.path, file.place)), None)
-        if file is None or file.remote is None:
-            return Path(path)
-        from .downloads import bring_beside
-
-        bring_beside(file, KEYS_SUFFIX)
-        return Path(file.path)
-
-    def number(self, error: PenstockError) -> int | None:
-        """The number of the example that an error of the core is about."""
-        path, record = getattr(error, "path", None), getattr(error, "record", None)
-        first = 0
-        for file in self._files:
-            if path in (file.path, file.place) and record is not None:
-                return first + int(record)
-            first += file.records
-        return None
-
-    def named(self, error: PenstockError) -> PenstockError:
-        """An error of the core, with the key of the example that it is about."""
-        path, record = getattr(error, "path", None), getattr(error, "record", None)
-        key = None if path is None or record is None else self._key(path, record)
-        if key is None:
-            return error
-        if isinstance(error, CorruptionError):
-            named = type(error)(f"{error} (key {key!r})")
-            named.path, named.offset, named.record = error.path, error.offset, error.record
-            return named
-        return SchemaError(f"{error} (key {key!r})") if isinstance(error, SchemaError) else error
+def read_keys(path: Path | str) -> list[str]:
+    """The keys of a shard's records; the shard may be an object of a store."""
+    file = str(path) + KEYS_SUFFIX
+    try:
+        packed = zlib.decompressobj()
+        data = packed.decompress(read_bytes(file), _MOST_KEYS_BYTES)
+        if not packed.eof:
+            raise ValueError("cut off, or too many")
+        keys = json.loads(data)
+    except FileNotFoundError:
+        raise NotFoundError(f"expected the keys of a shard, got nothing at {file}") from None
+    except (zlib.error, ValueError, RecursionError) as error:
+        raise CorruptionError(f"expected the keys of a shard, got broken bytes ({error})", file) from None
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise CorruptionError("expected a list of keys, got something else", file)
+    return keys
 
 
 @dataclass(frozen=True)
@@ -132,7 +79,7 @@ def places_of(path: str | Path, key: str) -> list[Place]:
             seen = seen or found
     if not (exact or parts):
         hint = did_you_mean(key, [seen]) or f"Keys of this dataset are such as {seen!r}"
-        raise SchemaError(f"no record was made from {key!r}", str(directory), hint)
+        raise ArgumentError(f"no record was made from {key!r}", str(directory), hint)
     return exact or parts
 
 
@@ -141,7 +88,7 @@ def place_of_record(path: str | Path, split: str, number: int) -> Place:
     directory = checked_path(path)
     manifest = read_manifest(directory)
     if split not in manifest.splits:
-        raise SchemaError(f"no split {split!r}", str(directory), name_known(split, manifest.splits, "splits"))
+        raise ArgumentError(f"no split {split!r}", str(directory), name_known(split, manifest.splits, "splits"))
     count = sum(shard.records for shard in manifest.splits[split])
     if not -count <= number < count:
         raise RecordIndexError(f"record {number} is outside of {split}, which has {count} - at {directory}")
@@ -160,3 +107,18 @@ def _shards(manifest: Manifest) -> Iterator[tuple[str, int, ShardEntry]]:
         for shard in shards:
             yield split, start, shard
             start += shard.records
+
+
+def file_problems(directory: Path | str, manifest: Manifest) -> dict[str, str]:
+    """What is wrong with each metadata file whose checksum the manifest has. The directory may be a URL."""
+    problems = {}
+    for name, expected in (manifest.files or {}).items():
+        path = beside(directory, name)
+        try:
+            found = crc32c(read_bytes(path))
+        except FileNotFoundError:
+            problems[name] = "expected the file that was built, got nothing"
+            continue
+        if found != expected:
+            problems[name] = f"expected CRC-32C {expected:#010x} as in the manifest, got {found:#010x}"
+    return problems

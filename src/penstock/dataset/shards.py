@@ -1,23 +1,34 @@
-"""What a shard is that lies in a store: its object, and the cache that it comes into."""
+"""The shards of a dataset: their files, where each example is among them, and reading examples by number."""
 
 from __future__ import annotations
 
 import os
+import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain, repeat
-from typing import Any, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, overload
 
-from ..errors import NotFoundError, StorageError
+from .._core import Shards
+from ..errors import CorruptionError, NotFoundError, PenstockError, SchemaError, StorageError
+from ..records.codec import Codec, first_row
 from ..records.index import SUFFIX
 from ..records.tar import Rule
-from ..storage.cache import Cache, RemoteFile, checksum_tag
+from ..schema.columns import Array, Columns, ExampleDict, Value
+from ..storage.cache import Cache, RemoteFile
 from ..storage.local import FileStamp
 from ..storage.open import open_store
-from ..storage.store import join_url
-from .manifest import ShardEntry, index_file, shard_column, shard_paths
+from .manifest import KEYS_SUFFIX, ShardEntry, index_file, shard_column, shard_paths
+from .provenance import read_keys
+
+if TYPE_CHECKING:
+    from .downloads import Ranges
+
+ATTEMPTS = 10  # to put a small file into a cache where others make room
 
 
 @dataclass(frozen=True)
@@ -140,7 +151,7 @@ class _Places(Sequence[Place]):
     def __len__(self) -> int:
         return len(self._files)
 
-    def __getitem__(self, at: Any) -> Any:
+    def __getitem__(self, at: Value) -> Value:
         return list(self)[at]
 
     def __iter__(self) -> Iterator[Place]:
@@ -205,38 +216,6 @@ class NamedFiles(ShardFiles):
         return []
 
 
-class StoredFiles(NamedFiles):
-    """The same, in a folder of a store; they come into a cache. See `Remote`."""
-
-    def __init__(
-        self, shards: Sequence[ShardEntry], url: str, cache: Cache, told: RemoteFile | None, ranged: bool
-    ) -> None:
-        super().__init__(shards, url)
-        self._cache = cache
-        self._told = told
-        self._ranged = ranged
-
-    def _file(self, at: int) -> ShardFile:
-        shard = self._shards[at]
-        file = RemoteFile(join_url(self._directory, shard.file), shard.bytes, shard.crc32c)
-        path = str(self._cache.path(file))
-        remote = Remote(file, self._cache, self._told, self._ranged)
-        return ShardFile(path, shard.records, shard.bytes, index_file(path), remote=remote)
-
-    def _paths(self) -> list[str]:
-        folder = os.path.join(self._cache.place(self._directory.rstrip("/")), "")
-        tags, names = shard_column(self._shards, "crc32c"), shard_paths(self._shards, os.sep)
-        return [folder + checksum_tag(tag) + name for tag, name in zip(tags, names, strict=True)]
-
-    def _places(self) -> list[str]:
-        return shard_paths(self._shards, join_url(self._directory, ""))
-
-    @property
-    def elsewhere(self) -> bool:
-        """Whether they are in a store."""
-        return True
-
-
 class JoinedFiles(ShardFiles):
     """The shards of several, as one."""
 
@@ -282,3 +261,143 @@ class JoinedFiles(ShardFiles):
     def inflated(self) -> list[ShardFile]:
         """Those that are inflated to be read."""
         return [*chain.from_iterable(part.inflated for part in self._parts)]
+
+
+def bring_beside(file: ShardFile, suffix: str, check: Callable[[Path], object] = lambda path: None) -> Path:
+    """Bring a small file that stands beside a shard into its cache; nobody sees it there before it was checked."""
+    assert file.remote is not None
+    path = Path(file.path + suffix)
+    if path.exists():
+        return path
+    file.remote.cache.claim()
+    store, name = open_store(file.remote.file.url + suffix)
+    data = store.read(name)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
+    for _ in range(ATTEMPTS):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_bytes(data)
+            check(fresh)
+            os.replace(fresh, path)
+            return path
+        except (FileExistsError, FileNotFoundError):  # another process makes room, and removes the folder
+            continue
+        finally:
+            fresh.unlink(missing_ok=True)
+    raise StorageError(f"expected a file to stay where it was put, got nothing there {ATTEMPTS} times - at {path}")
+
+
+# Examples by number
+class Location(NamedTuple):
+    """An example: its shard, the number of its record there, and its key, if a build kept it."""
+
+    path: str
+    record: int
+    key: str | None
+
+    def __str__(self) -> str:
+        where = f"{self.path}, record {self.record}"
+        return where if self.key is None else f"{where}, key {self.key!r}"
+
+
+class Locations:
+    """The locations of numbered examples. Keys are read when they are asked for, those of one shard at a time."""
+
+    def __init__(self, files: ShardFiles) -> None:
+        self._files = files
+        self._ends: list[int] = []
+        self._read: tuple[str, list[str]] = ("", [])
+
+    def of(self, number: int) -> Location:
+        """The location of an example."""
+        ends = self._ends = self._ends or list(accumulate(self._files.records))
+        shard = bisect_right(ends, number)
+        record = number - (ends[shard - 1] if shard else 0)
+        path = self._files[shard].place
+        return Location(path, record, self._key(path, record))
+
+    def _key(self, path: str, record: int) -> str | None:
+        if self._read[0] != path:
+            keys: list[str] = []
+            with suppress(PenstockError, OSError):
+                keys = read_keys(self._with_keys(path))
+            self._read = (path, keys)
+        keys = self._read[1]
+        return keys[record] if 0 <= record < len(keys) else None
+
+    def _with_keys(self, path: str) -> Path:
+        """The shard that an error or a location names, with its keys beside it."""
+        if not self._files.elsewhere:
+            return Path(path)
+        file = next((file for file in self._files if path in (file.path, file.place)), None)
+        if file is None or file.remote is None:
+            return Path(path)
+        bring_beside(file, KEYS_SUFFIX)
+        return Path(file.path)
+
+    def number(self, error: PenstockError) -> int | None:
+        """The number of the example that an error of the core is about."""
+        path, record = getattr(error, "path", None), getattr(error, "record", None)
+        first = 0
+        for file in self._files:
+            if path in (file.path, file.place) and record is not None:
+                return first + int(record)
+            first += file.records
+        return None
+
+    def named(self, error: PenstockError) -> PenstockError:
+        """An error of the core, with the key of the example that it is about."""
+        path, record = getattr(error, "path", None), getattr(error, "record", None)
+        key = None if path is None or record is None else self._key(path, record)
+        if key is None:
+            return error
+        if isinstance(error, CorruptionError):
+            named = type(error)(f"{error} (key {key!r})")
+            named.path, named.offset, named.record = error.path, error.offset, error.record
+            return named
+        return SchemaError(f"{error} (key {key!r})") if isinstance(error, SchemaError) else error
+
+
+class ExampleReader:
+    """Reads numbered examples of shards, decoded by a codec. Errors name the example by its key.
+
+    ranges  reads single examples of shards that are in a store
+    """
+
+    def __init__(self, files: ShardFiles, shards: Shards, codec: Codec, ranges: Ranges | None = None) -> None:
+        self.codec = codec
+        self._files = files
+        self._shards = shards
+        self._ranges = ranges
+        # Looked up once: `example` is called for every single read.
+        self._read, self._plan, self._images = shards.example, codec.plan, codec.images
+
+    @cached_property
+    def locations(self) -> Locations:
+        """Where each example is."""
+        return Locations(self._files)
+
+    def example(self, number: int) -> ExampleDict:
+        """Return one example."""
+        codec = self.codec
+        if not codec.direct_example:
+            return first_row(self.examples([number]))
+        try:
+            read = self._read if self._ranges is None else self._readable([number]).example
+            raw = read(self._plan, number, self._images)
+        except (CorruptionError, SchemaError) as error:
+            raise self.locations.named(error) from None
+        return codec.to_example(raw) if codec.nested else raw
+
+    def examples(self, numbers: Array | list[int], threads: int = 1) -> Columns:
+        """Return some examples as a batch."""
+        codec = self.codec
+        try:
+            shards = self._readable(numbers)
+            return codec.to_batch(shards.examples(codec.plan, numbers, codec.images, threads))
+        except (CorruptionError, SchemaError) as error:
+            raise self.locations.named(error) from None
+
+    def _readable(self, numbers: Array | list[int]) -> Shards | Ranges:
+        """Return the shards if those of some examples are local, else what reads ranges of them."""
+        return self._shards if self._ranges is None or self._ranges.are_local(numbers) else self._ranges

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import CorruptionError, NotFoundError, SchemaError
+from ..errors import ArgumentError, CorruptionError, NotFoundError, SchemaError
 from ..records.formats import FORMATS
 from ..schema.schema import Schema
 from ..storage.files import beside, checked_path, is_file, is_folder, join_path, list_folder, read_bytes, read_json
 from ..storage.local import publish
 from ..storage.store import is_url
-from .info import Info
-from .manifest import Manifest
+from .manifest import Info, Manifest
 from .tfds_features import FEATURES, Json, features_of, is_left_out, label_file, label_files, labels_of, schema_of
 
 INFO = "dataset_info.json"
@@ -36,7 +35,7 @@ _MOST_BYTES = 1 << 28  # of a file of metadata
 
 
 # Where datasets lie
-def is_tfds_name(path: Any) -> bool:
+def is_tfds_name(path: object) -> bool:
     """Whether it is a name as in "tfds:mnist", which stands for a directory."""
     return isinstance(path, str) and path.startswith(SCHEME)
 
@@ -51,7 +50,7 @@ def parse_name(text: str) -> tuple[str, str | None, str | None]:
     """Name, config and version of "tfds:name/config:1.0.0"."""
     match = _NAME.fullmatch(text.removeprefix(SCHEME))
     if match is None:
-        raise SchemaError(f"expected a name such as tfds:mnist or tfds:mnist:3.0.1, got {text!r}")
+        raise ArgumentError(f"expected a name such as tfds:mnist or tfds:mnist:3.0.1, got {text!r}")
     return match["name"], match["config"], match["version"]
 
 
@@ -134,7 +133,7 @@ def read_prepared(directory: Path | str, format: str | None = None) -> Prepared:
             raise ValueError("no splits")
         if len(splits) < len(info["splits"]):
             raise ValueError("a split twice")
-    except SchemaError:
+    except (ArgumentError, SchemaError):
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         problem = f"expected what TFDS says of a dataset, got something else ({type(error).__name__}: {error})"
@@ -165,7 +164,7 @@ def _format(info: Json, wanted: str | None, directory: Path | str) -> str:
         return known[0]
     if wanted not in known:
         expected = wanted or " or ".join(FORMATS)
-        raise SchemaError(f"expected shards in the format {expected}, got {', '.join(formats)}", str(directory))
+        raise ArgumentError(f"expected shards in the format {expected}, got {', '.join(formats)}", str(directory))
     return wanted
 
 
@@ -187,7 +186,7 @@ def _shards(name: str, split: Json, format: str) -> list[tuple[str, int]]:
     return list(zip(files, lengths, strict=True))
 
 
-def _checked(text: Any) -> str:
+def _checked(text: object) -> str:
     """A name that stays within the directory."""
     if not isinstance(text, str) or len(text) > 255 or not _FILE.fullmatch(text) or text in (".", ".."):
         raise ValueError(f"the name {reprlib.repr(text)}")
@@ -231,7 +230,7 @@ def dataset_directory(path: str | os.PathLike[str], info: Info | None) -> Path |
         return str(path) if is_url(path) else Path(path)
     name, config, version = parse_name(str(path))
     if config is not None:
-        raise SchemaError(f"expected a name without a config, got {path!r}", "build")
+        raise ArgumentError(f"expected a name without a config, got {path!r}", "build")
     folder = join_path(data_directory(), name, version or (info and info.version) or FIRST_VERSION)
     return folder if is_url(folder) else Path(folder)
 

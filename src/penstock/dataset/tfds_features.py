@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from ..errors import CorruptionError, SchemaError
-from ..schema.dtypes import DTYPES, TEXTS, Shape
-from ..schema.field import PIXELS, Field
+from ..schema.coercion import DTYPES, TEXTS, Shape
+from ..schema.field import PIXELS, Encoding, Field
 from ..schema.schema import Schema
 
 FEATURES = "features.json"
@@ -246,7 +246,7 @@ class _Content:
         self.data: Json = next((value for value in feature.values() if isinstance(value, dict)), {})
         self.legacy = "type" in feature
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         """A value by its name, which used to be written in snake_case."""
         snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in key)
         return self.data.get(key, self.data.get(snake, default))
@@ -278,10 +278,15 @@ class _Content:
             raise SchemaError(f"its dtype {dtype} is none that Penstock knows")
         return dtype
 
+    @property
+    def encoding(self) -> Encoding:
+        """How its bytes are stored. Field refuses others than its own."""
+        return cast("Encoding", str(self.get("encoding") or "none").lower())
+
 
 def _tensor(content: _Content) -> Field:
-    encoding = str(content.get("encoding") or "none").lower()
-    return Field("", content.dtype, content.shape, encoding=encoding, optional=bool(content.get("optional", False)))
+    optional = bool(content.get("optional", False))
+    return Field("", content.dtype, content.shape, encoding=content.encoding, optional=optional)
 
 
 def _text(content: _Content) -> Field:
@@ -318,8 +323,7 @@ def _decoded(content: _Content, shape: Shape) -> str | None:
 def _audio(content: _Content) -> Field:
     if content.get("lazyDecode"):
         return Field(dtype="bytes", kind="audio")
-    encoding = str(content.get("encoding") or "none").lower()
-    return Field("", content.dtype, content.shape, encoding=encoding, kind="audio")
+    return Field("", content.dtype, content.shape, encoding=content.encoding, kind="audio")
 
 
 def _label(content: _Content) -> Field:

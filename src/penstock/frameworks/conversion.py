@@ -1,14 +1,18 @@
-"""What all frameworks share: a walk over what a loader gives, and what to say of a column that has no form there."""
+"""What all frameworks share: a walk over what a loader gives, and the error for a column that has no form there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..errors import SchemaError
+from ..schema.columns import Value
+
+Tensor: TypeAlias = Any
+"""A tensor, or dicts and tuples of them: the frameworks are not installed where types are checked."""
 
 
-def convert(item: Any, column: Callable[[Any, str], Any], where: str = "") -> Any:
+def convert(item: object, column: Callable[[Value, str], Tensor], where: str = "") -> Tensor:
     """The same dicts and tuples, with every column (or value) in them replaced."""
     if isinstance(item, Mapping):
         return {name: convert(value, column, f"{where}/{name}" if where else str(name)) for name, value in item.items()}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..errors import MissingDependencyError, SchemaError
 from ..loading.loader import Loader
 from ..loading.spec import Form
 from ..schema.columns import Bytes, Ragged
-from .conversion import convert, refuse_missing
+from .conversion import Tensor, convert, refuse_missing
 
 try:
     import jax  # type: ignore[import-not-found]
@@ -21,7 +19,7 @@ except ImportError:
 class OnDevice:
     """Puts what a loader gives on a device, or on several as a sharding says. Strings stay where they are."""
 
-    def __init__(self, sharding: Any = None) -> None:
+    def __init__(self, sharding: object = None) -> None:
         self.sharding = sharding
 
     @staticmethod
@@ -29,11 +27,11 @@ class OnDevice:
         """Whether JAX has no integers of 64 bits."""
         return not jax.config.jax_enable_x64
 
-    def __call__(self, item: Any) -> Any:
+    def __call__(self, item: object) -> Tensor:
         wide = not self.narrows()
-        arrays: list[Any] = []
+        arrays: list[Tensor] = []
 
-        def gather(value: Any, where: str) -> Any:
+        def gather(value: object, where: str) -> Tensor:
             found = _array(value, where, wide)
             if found is None:
                 return value
@@ -52,7 +50,7 @@ class _Place:
         self.number = number
 
 
-def _array(value: Any, where: str, wide: bool) -> Any:
+def _array(value: object, where: str, wide: bool) -> Tensor:
     """The array of a column; None where there is none."""
     if isinstance(value, np.ma.MaskedArray):
         raise refuse_missing(where)
@@ -67,7 +65,7 @@ def _array(value: Any, where: str, wide: bool) -> Any:
     return value
 
 
-def _narrowed(array: Any, where: str) -> Any:
+def _narrowed(array: Tensor, where: str) -> Tensor:
     """JAX has 32 bits unless told otherwise: it would cut what does not fit without a word."""
     narrow = array.astype(np.int32 if array.dtype.kind == "i" else np.uint32)
     if not np.array_equal(narrow, array):
@@ -79,7 +77,7 @@ def _narrowed(array: Any, where: str) -> Any:
     return narrow
 
 
-def to_jax(loader: Loader, *, sharding: Any = None, ahead: int = 2) -> Loader:
+def to_jax(loader: Loader, *, sharding: Tensor = None, ahead: int = 2) -> Loader:
     """A loader's items as arrays on devices, some of them ahead."""
     place = OnDevice(sharding)
-    return loader._in_form(Form(place, place.narrows, ahead))
+    return loader.in_form(Form(place, place.narrows, ahead))

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..errors import MissingDependencyError, SchemaError
-from ..loading.decode import images_of
 from ..loading.loader import Loader
-from ..loading.spec import Batch, Interleave, Map, Recipe
+from ..loading.spec import Batch, Interleave, LoadSpec, Map
 from ..schema.columns import Bytes, Ragged
-from .conversion import convert
+from ..schema.field import image_options
+from .conversion import Tensor, convert
 
 try:
     import tensorflow as tf  # type: ignore[import-untyped]
 except ImportError:
     raise MissingDependencyError.needed("tensorflow", "tensors of TensorFlow", extra="tensorflow") from None
 
+TfDataset: TypeAlias = Tensor
+"""A tf.data.Dataset."""
+MaskedArray: TypeAlias = "np.ma.MaskedArray[Any, Any]"
 CHUNK_BYTES = 8 << 20  # of small batches that cross into TensorFlow together: each crossing has its price
 MOST_BATCHES = 64
 AHEAD = 2  # of them that are ready when one is asked for
@@ -27,29 +31,30 @@ AHEAD = 2  # of them that are ready when one is asked for
 __all__ = ["tensors", "tf", "to_tf"]  # who wants TensorFlow takes it from here: its absence is told above
 
 
-def to_tf(loader: Loader, *, element_spec: Any = None, graph: bool | Interleave = False) -> Any:
+def to_tf(loader: Loader, *, element_spec: object = None, graph: bool | Interleave = False) -> TfDataset:
     """A loader's items as a dataset; with graph=True one that TensorFlow runs by itself."""
     if graph:
         from .tensorflow_graph import graph_dataset
 
         return graph_dataset(loader, graph if isinstance(graph, Interleave) else None)
-    first = next(iter(Loader(loader._recipe)), None)
+    loader = copy(loader)  # its cursor moves with the dataset's epochs, not with those of the loader given
+    first = next(iter(Loader(loader.spec)), None)
     if first is None:
         raise SchemaError("expected examples, got none", "to_tf")
     spec = _spec(first, loader) if element_spec is None else element_spec
     together = _batches_at_once(loader, first)
     if together > 1:
-        batch = loader._recipe.steps[-1]
+        batch = loader.spec.steps[-1]
         assert isinstance(batch, Batch)
-        larger = replace(loader._recipe, steps=(replace(batch, size=batch.size * together, drop_remainder=False),))
+        larger = replace(loader.spec, steps=(replace(batch, size=batch.size * together, drop_remainder=False),))
         whole = convert(spec, lambda leaf, _: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype))
-        dataset = _generated(Loader(larger, epoch=loader._next), whole)
+        dataset = _generated(Loader(larger).epoch(loader.next_epoch), whole)
         return _counted(dataset.rebatch(batch.size, drop_remainder=batch.drop_remainder), loader)
     return _counted(_generated(loader, spec), loader)
 
 
-def _generated(loader: Loader, spec: Any) -> Any:
-    def items() -> Iterator[Any]:
+def _generated(loader: Loader, spec: object) -> TfDataset:
+    def items() -> Iterator[Tensor]:
         with iter(loader) as iteration:
             for item in iteration:
                 yield tensors(item)
@@ -60,21 +65,21 @@ def _generated(loader: Loader, spec: Any) -> Any:
     return tf.data.Dataset.from_generator(items, output_signature=spec).prefetch(AHEAD).with_options(untuned)
 
 
-def _counted(dataset: Any, loader: Loader) -> Any:
+def _counted(dataset: TfDataset, loader: Loader) -> TfDataset:
     """With its number of elements, where each epoch is known to have that many: Keras asks for it."""
     try:
-        count = len(loader) if loader._start is None and loader._recipe.on_error == "raise" else None
+        count = len(loader) if not loader.cursor.next.is_inside and loader.spec.on_error == "raise" else None
     except TypeError:
         count = None
     return dataset if count is None else dataset.apply(tf.data.experimental.assert_cardinality(count))
 
 
-def tensors(item: Any) -> Any:
+def tensors(item: object) -> Tensor:
     """What a loader gives, as from_generator takes it: arrays, ragged and sparse tensors."""
     return convert(item, _tensor)
 
 
-def _tensor(value: Any, where: str) -> Any:
+def _tensor(value: object, where: str) -> Tensor:
     if isinstance(value, np.ma.MaskedArray):
         return _sparse(value)
     if isinstance(value, Bytes):
@@ -84,7 +89,7 @@ def _tensor(value: Any, where: str) -> Any:
     return value
 
 
-def _strings(column: Bytes) -> Any:
+def _strings(column: Bytes) -> Tensor:
     """An array of bytes; a sparse tensor where some are missing."""
     array = column.to_numpy()
     encode = np.vectorize(lambda text: text.encode() if isinstance(text, str) else text or b"", otypes=[object])
@@ -95,12 +100,12 @@ def _strings(column: Bytes) -> Any:
     return tf.SparseTensor(there[:, None], tf.constant(encoded[there].tolist(), tf.string), [len(column)])
 
 
-def _sparse(column: np.ma.MaskedArray[Any, Any]) -> Any:
+def _sparse(column: MaskedArray) -> Tensor:
     there = np.argwhere(~np.ma.getmaskarray(column))
     return tf.SparseTensor(there, column.data[tuple(there.T)], column.shape)
 
 
-def _ragged(column: Ragged) -> Any:
+def _ragged(column: Ragged) -> Tensor:
     """A ragged tensor: a level for each dimension that is not the same in all rows."""
     values = column.values
     if column.shapes is not None:
@@ -109,7 +114,7 @@ def _ragged(column: Ragged) -> Any:
     return tf.RaggedTensor.from_row_splits(inner, column.row_splits, validate=False)
 
 
-def _shaped(values: Any, shapes: Any) -> Any:
+def _shaped(values: Tensor, shapes: Tensor) -> Tensor:
     """Rows with a shape each: levels for all dimensions but the last, which stays whole where it is the same."""
     count, rank = shapes.shape
     last = np.unique(shapes[:, -1])
@@ -126,17 +131,17 @@ def _shaped(values: Any, shapes: Any) -> Any:
 # What the elements are
 
 
-def _spec(first: Any, loader: Loader) -> Any:
+def _spec(first: object, loader: Loader) -> Tensor:
     """The spec of items like the first one: sizes that may be others in other items are None."""
-    recipe = loader._recipe
-    batches = recipe.stage == "batches"
-    batch = next((step for step in recipe.steps if isinstance(step, Batch)), None)
+    spec = loader.spec
+    batches = spec.stage == "batches"
+    batch = next((step for step in spec.steps if isinstance(step, Batch)), None)
     size = batch.size if batch is not None and batch.drop_remainder else None
-    mapped = any(isinstance(step, Map) for step in recipe.steps)
-    loose = _loose_fields(recipe) if not mapped else set()
+    mapped = any(isinstance(step, Map) for step in spec.steps)
+    loose = _loose_fields(spec) if not mapped else set()
     padded = mapped and getattr(batch, "pad", None) is not None
 
-    def leaf(value: Any, where: str) -> Any:
+    def leaf(value: object, where: str) -> Tensor:
         found = _tensor(value, where)
         if isinstance(found, tf.RaggedTensor):
             inner = found.flat_values.shape[1:].as_list()
@@ -156,21 +161,25 @@ def _spec(first: Any, loader: Loader) -> Any:
     return convert(first, leaf)
 
 
-def _loose_fields(recipe: Recipe) -> set[str]:
+def _loose_fields(spec: LoadSpec) -> set[str]:
     """Fields whose examples differ in size; images do not where they are decoded to one."""
-    sized = {name for name, image in images_of(recipe.schema, recipe.decode).items() if image.size and image.channels}
-    fields = (leaf for leaf in recipe.schema.leaves() if leaf.name not in sized)
+    sized = {
+        name
+        for name, image in image_options(spec.schema.leaves(), spec.decode).items()
+        if image.size and image.channels
+    }
+    fields = (leaf for leaf in spec.schema.leaves() if leaf.name not in sized)
     return {leaf.name for leaf in fields if leaf.levels or None in leaf.shape or leaf.kind == "image"}
 
 
-def _batches_at_once(loader: Loader, first: Any) -> int:
+def _batches_at_once(loader: Loader, first: object) -> int:
     """How many batches the core may make as one, to be cut by TensorFlow: of plain arrays only."""
-    recipe = loader._recipe
-    if not (len(recipe.steps) == 1 and isinstance(recipe.steps[0], Batch) and recipe.steps[0].pad is None):
+    spec = loader.spec
+    if not (len(spec.steps) == 1 and isinstance(spec.steps[0], Batch) and spec.steps[0].pad is None):
         return 1
-    if loader._start is not None or recipe.on_error != "raise" or not isinstance(first, dict):
+    if loader.cursor.next.is_inside or spec.on_error != "raise" or not isinstance(first, dict):
         return 1
-    columns: Sequence[Any] = list(first.values())
+    columns: Sequence[Tensor] = list(first.values())
     if not all(type(column) is np.ndarray and column.dtype.kind != "O" for column in columns):
         return 1
     size = sum(column.nbytes for column in columns)

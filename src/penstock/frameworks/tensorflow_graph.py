@@ -3,53 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf  # type: ignore[import-untyped]
 
-from ..errors import SchemaError
-from ..loading.decode import images_of
+from ..errors import ArgumentError, SchemaError
 from ..loading.loader import Loader
-from ..loading.spec import Batch, Interleave, Part, Recipe, Repeat, Shuffle, Skip, Take
+from ..loading.spec import Batch, FileSlice, Interleave, LoadSpec, Part, Repeat, Shuffle, Skip, Take
 from ..records.shard import open_shard
-from ..schema.dtypes import TEXTS
-from ..schema.field import Field
-from ..schema.image import Image
+from ..schema.coercion import TEXTS
+from ..schema.columns import Value
+from ..schema.field import Field, Image, image_options
 from ..schema.schema import Schema
+from .conversion import Tensor
 
+TfDataset: TypeAlias = Tensor
+"""A tf.data.Dataset."""
 BUFFER = 10_000  # examples among which TensorFlow shuffles, where no window is given
 ANYHOW = "Use to_tf() without graph=True: it takes everything"
 STORED = {"float32": tf.float32, "bytes": tf.string, "str": tf.string}
 
 
-def graph_dataset(loader: Loader, interleave: Interleave | None = None) -> Any:
+def graph_dataset(loader: Loader, interleave: Interleave | None = None) -> TfDataset:
     """The dataset of a loader whose steps TensorFlow has too: files one after the other, or interleaved."""
-    recipe = loader._recipe
-    if not isinstance(recipe.root, Part):
-        raise SchemaError("expected a split, got a mix", "to_tf(graph=True)", ANYHOW)
-    batch = _only_batch(recipe)
-    schema = recipe.schema
+    spec = loader.spec
+    if not isinstance(spec.root, Part):
+        raise ArgumentError("expected a split, got a mix", "to_tf(graph=True)", ANYHOW)
+    batch = _only_batch(spec)
+    schema = spec.schema
     single = batch is None or batch.pad is not None
     parse = record_parser(schema) if single else _parser(schema)
-    dataset = _records(recipe) if interleave is None else _interleaved(recipe, interleave)
-    for step in recipe.order_steps:
+    dataset = _records(spec) if interleave is None else _interleaved(spec, interleave)
+    for step in spec.order_steps:
         dataset = _ordered(dataset, step)
-    if recipe.host.count > 1:
-        if recipe.host.even is not None:
-            raise SchemaError("expected a shard() without even=, got one with it", "to_tf(graph=True)", ANYHOW)
-        dataset = dataset.shard(recipe.host.count, recipe.host.index)
+    if spec.host.count > 1:
+        if spec.host.even is not None:
+            raise ArgumentError("expected a shard() without even=, got one with it", "to_tf(graph=True)", ANYHOW)
+        dataset = dataset.shard(spec.host.count, spec.host.index)
     if batch is not None and not single:
         dataset = dataset.batch(batch.size, drop_remainder=batch.drop_remainder)
     dataset = dataset.map(parse, tf.data.AUTOTUNE)
     if single:
-        dataset = dataset.map(_image_decoder(recipe), tf.data.AUTOTUNE)
+        dataset = dataset.map(_image_decoder(spec), tf.data.AUTOTUNE)
     if batch is not None and single:
         dataset = batched(dataset, batch.size, drop_remainder=batch.drop_remainder, pad=True)
     return dataset.prefetch(tf.data.AUTOTUNE)
 
 
-def batched(dataset: Any, size: int, *, drop_remainder: bool = False, pad: bool = False, **parallel: Any) -> Any:
+def batched(
+    dataset: TfDataset, size: int, *, drop_remainder: bool = False, pad: bool = False, **parallel: Tensor
+) -> TfDataset:
     """Batches of a dataset of examples: padded to the largest where these differ in size, or where told."""
     shapes = tf.nest.flatten(tf.nest.map_structure(lambda spec: spec.shape, dataset.element_spec))
     ranked = all(shape.rank is not None for shape in shapes)
@@ -58,38 +62,38 @@ def batched(dataset: Any, size: int, *, drop_remainder: bool = False, pad: bool 
     return dataset.batch(size, drop_remainder, **parallel)
 
 
-def record_parser(schema: Schema) -> Callable[[Any], dict[str, Any]]:
+def record_parser(schema: Schema) -> Callable[[Tensor], dict[str, Tensor]]:
     """What makes the tensors of one record, by operations of TensorFlow: a function to map over a TFRecordDataset."""
     parse = _parser(schema, single=True)
 
-    def parse_one(record: Any) -> dict[str, Any]:
+    def parse_one(record: object) -> dict[str, Tensor]:
         return {name: column[0] for name, column in parse(tf.expand_dims(record, 0)).items()}
 
     return parse_one
 
 
-def _only_batch(recipe: Recipe) -> Batch | None:
+def _only_batch(spec: LoadSpec) -> Batch | None:
     """The batch step, if that is the only step on examples."""
-    steps = recipe.steps
+    steps = spec.steps
     if not steps:
         return None
     if len(steps) == 1 and isinstance(steps[0], Batch):
         if steps[0].pad is not None and (type(steps[0].pad) is not int or steps[0].pad):
-            raise SchemaError(f"expected pad=0, got {steps[0].pad!r}", "to_tf(graph=True)", ANYHOW)
+            raise ArgumentError(f"expected pad=0, got {steps[0].pad!r}", "to_tf(graph=True)", ANYHOW)
         return steps[0]
-    raise SchemaError(
+    raise ArgumentError(
         "expected no step in Python but batch(), got others", "to_tf(graph=True)", "Map on the tf.data.Dataset instead"
     )
 
 
-def _records(recipe: Recipe) -> Any:
+def _records(spec: LoadSpec) -> TfDataset:
     """The records of the split, file by file in their order; several files are read at once."""
-    assert isinstance(recipe.root, Part)
-    _bring(recipe)
+    assert isinstance(spec.root, Part)
+    _bring(spec)
     parts = []
-    for first, last in recipe.root.spans:
+    for first, last in spec.root.spans:
         before, paths, start = 0, [], None
-        for file in recipe.files:
+        for file in spec.files:
             if before < last and before + file.records > first:
                 start = before if start is None else start
                 paths.append(file.path)
@@ -103,22 +107,22 @@ def _records(recipe: Recipe) -> Any:
     return dataset
 
 
-def _bring(recipe: Recipe) -> None:
+def _bring(spec: LoadSpec) -> None:
     """TensorFlow opens files by itself: those of a store have to be here."""
-    if recipe.fetcher is not None:
-        recipe.fetcher.get(file.path for file in recipe.files)
+    if spec.access.fetcher is not None:
+        spec.access.fetcher.get(file.path for file in spec.files)
 
 
-def _interleaved(recipe: Recipe, interleave: Interleave) -> Any:
+def _interleaved(spec: LoadSpec, interleave: Interleave) -> TfDataset:
     """The records of the split, some of each file in turn."""
-    _bring(recipe)
-    files = _file_parts(recipe)
+    _bring(spec)
+    files = _file_parts(spec)
     if not files:
         raise SchemaError("expected examples, got none", "to_tf", "Take a larger part of the split")
     compression = _compression(files[0]["filename"])
     if interleave.sort is not None:
         files = list(interleave.sort(files))
-    columns: dict[str, Any] = {"filename": [file["filename"] for file in files]}
+    columns: dict[str, Tensor] = {"filename": [file["filename"] for file in files]}
     columns |= {name: np.array([file[name] for file in files], np.int64) for name in ("skip", "take")}
     dataset = tf.data.Dataset.from_tensor_slices(columns)
     if interleave.seed is not None:
@@ -131,13 +135,13 @@ def _interleaved(recipe: Recipe, interleave: Interleave) -> Any:
     )
 
 
-def _file_parts(recipe: Recipe) -> list[dict[str, Any]]:
+def _file_parts(spec: LoadSpec) -> list[FileSlice]:
     """The files of the split, each with the records that belong to it."""
-    assert isinstance(recipe.root, Part)
-    parts = []
-    for first, last in recipe.root.spans:
+    assert isinstance(spec.root, Part)
+    parts: list[FileSlice] = []
+    for first, last in spec.root.spans:
         start = 0
-        for file in recipe.files:
+        for file in spec.files:
             begin, end = max(first, start), min(last, start + file.records)
             if begin < end:
                 parts.append({"filename": file.path, "skip": begin - start, "take": end - begin})
@@ -149,11 +153,11 @@ def _compression(path: str) -> str:
     reader = open_shard(path)
     if reader.format != "tfrecord":
         got = "an ArrayRecord file" if reader.format == "array_record" else "a tar file"
-        raise SchemaError(f"expected TFRecord files, got {got}", "to_tf(graph=True)", ANYHOW)
+        raise ArgumentError(f"expected TFRecord files, got {got}", "to_tf(graph=True)", ANYHOW)
     return (reader.compression or "").upper()
 
 
-def _ordered(dataset: Any, step: Any) -> Any:
+def _ordered(dataset: TfDataset, step: Tensor) -> TfDataset:
     if isinstance(step, Shuffle):
         return dataset.shuffle(step.window or BUFFER, seed=step.seed, reshuffle_each_iteration=True)
     if isinstance(step, Repeat):
@@ -162,31 +166,31 @@ def _ordered(dataset: Any, step: Any) -> Any:
         return dataset.take(step.count)
     if isinstance(step, Skip):
         return dataset.skip(step.count)
-    raise SchemaError(f"expected a step that TensorFlow has, got {type(step).__name__.lower()}", "to_tf", ANYHOW)
+    raise ArgumentError(f"expected a step that TensorFlow has, got {type(step).__name__.lower()}", "to_tf", ANYHOW)
 
 
 # Fields
 
 
-def _image_decoder(recipe: Recipe) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _image_decoder(spec: LoadSpec) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     """What makes pixels of the image files of an example, where the loader decodes them."""
-    images = images_of(recipe.schema, recipe.decode)
+    images = image_options(spec.schema.leaves(), spec.decode)
     for name, image in images.items():
         if image not in (Image(), Image(channels=1), Image(channels=None)):
             raise SchemaError(
                 f"expected images as they are, got {image}", name, "Resize on the tf.data.Dataset instead"
             )
 
-    def decode(example: dict[str, Any]) -> dict[str, Any]:
+    def decode(example: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: pixels(images[name], value) if name in images else value for name, value in example.items()}
 
-    def pixels(image: Image, data: Any) -> Any:  # of PNG, GIF and JPEG alike, whatever its name
+    def pixels(image: Image, data: object) -> Tensor:  # of PNG, GIF and JPEG alike, whatever its name
         return tf.io.decode_jpeg(data, image.channels or 0, dct_method="INTEGER_ACCURATE")
 
     return decode
 
 
-def _parser(schema: Schema, *, single: bool = False) -> Callable[[Any], Any]:
+def _parser(schema: Schema, *, single: bool = False) -> Callable[[Tensor], Tensor]:
     """What parses a batch of records; a single one may have an array of any length that is stored as bytes."""
     fields = list(schema.leaves())
     features = {field.name: _feature(field, single) for field in fields}
@@ -194,14 +198,14 @@ def _parser(schema: Schema, *, single: bool = False) -> Callable[[Any], Any]:
     if nested:
         raise SchemaError("expected plain fields, got nested ones", "to_tf(graph=True)", ANYHOW)
 
-    def parse(records: Any) -> Any:
+    def parse(records: object) -> Tensor:
         parsed = tf.io.parse_example(records, features)
         return {field.name: _decoded(field, parsed[field.name]) for field in fields}
 
     return parse
 
 
-def _feature(field: Field, single: bool) -> Any:
+def _feature(field: Field, single: bool) -> Tensor:
     stored = STORED.get(field.dtype, tf.int64) if field.encoding == "none" else tf.string
     unknown = field.shape.count(None)
     plain = field.encoding == "none"
@@ -219,7 +223,7 @@ def _feature(field: Field, single: bool) -> Any:
     return tf.io.FixedLenFeature(field.shape if plain else (), stored, default)
 
 
-def _decoded(field: Field, value: Any) -> Any:
+def _decoded(field: Field, value: Value) -> Tensor:
     if field.dtype in TEXTS:
         return value
     dtype = tf.as_dtype(field.dtype)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import multiprocessing.context
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
-from ..errors import MissingDependencyError, SchemaError
+from ..errors import ArgumentError, MissingDependencyError
 from ..loading.epoch import Iteration
 from ..loading.loader import Loader
 from ..loading.spec import Form
 from ..schema.columns import Array, Bytes, Ragged
-from .conversion import convert, refuse_missing
+from .conversion import Tensor, convert, refuse_missing
 
 try:
     import torch  # type: ignore[import-not-found]
@@ -31,12 +30,12 @@ DEALERS = {"accelerate.data_loader": "Accelerate", "transformers.trainer_pt_util
 COUNTERS = {**DEALERS, "transformers.trainer": "Trainer", "transformers.trainer_utils": "Trainer"}  # that ask for len()
 
 
-def tensors(item: Any) -> Any:
+def tensors(item: object) -> Tensor:
     """What a loader gives, as tensors: without a copy; ragged columns as jagged tensors, strings as lists."""
     return convert(item, _tensor)
 
 
-def _tensor(value: Any, where: str) -> Any:
+def _tensor(value: object, where: str) -> Tensor:
     if isinstance(value, np.ma.MaskedArray):
         raise refuse_missing(where)
     if isinstance(value, np.ndarray) and value.dtype.kind != "O":
@@ -48,7 +47,7 @@ def _tensor(value: Any, where: str) -> Any:
     return value.to_list() if isinstance(value, Bytes) else value
 
 
-def _from_numpy(array: Array) -> Any:
+def _from_numpy(array: Array) -> Tensor:
     """Return a tensor over the memory of an array; a read-only array is copied."""
     array = array if array.flags.writeable else array.copy()
     if array.dtype.name == "bfloat16":  # torch knows the type, but not its NumPy dtype
@@ -56,7 +55,7 @@ def _from_numpy(array: Array) -> Any:
     return torch.from_numpy(array)
 
 
-def _jagged(column: Ragged, where: str) -> Any:
+def _jagged(column: Ragged, where: str) -> Tensor:
     if column.present is not None:
         raise refuse_missing(where)
     if not isinstance(column.values, np.ndarray):
@@ -80,13 +79,13 @@ class TorchDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]  # t
     def __init__(self, loader: Loader) -> None:
         super().__init__()
         self._loader = loader
-        self._state: Mapping[str, Any] | None = None
+        self._state: Mapping[str, object] | None = None
         self._running: Iteration | None = None
         self._rank: tuple[int, int] | None = None  # of the process that spawned this worker
         # Workers are copies that forget: the next epoch of each, and its last, stand where all copies see them.
         self._epochs, self._last = torch.full((2, MOST_WORKERS), BEFORE, dtype=torch.int64).share_memory_()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         state = {**self.__dict__, "_running": None}
         if multiprocessing.context.get_spawning_popen() is not None:  # a worker, which knows nothing of this rank
             state["_rank"] = self._part(DEALERS)
@@ -94,13 +93,13 @@ class TorchDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]  # t
 
     def _part(self, dealers: Mapping[str, str]) -> tuple[int, int]:
         """Index and count of the part that this rank reads."""
-        host = self._loader._recipe.host
+        host = self._loader.spec.host
         if self._rank is not None:
             return self._rank
         dealer = _dealer(dealers)
         if host.given:
             if dealer is not None and host.count > 1:
-                raise SchemaError(
+                raise ArgumentError(
                     f"expected all examples on every rank, since {dealer} gives each rank its part, "
                     f"got shard({host.index}, {host.count})",
                     "to_torch",
@@ -116,18 +115,18 @@ class TorchDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]  # t
         worker = torch.utils.data.get_worker_info()
         index, count = self._part(dealers)
         number, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        return self._loader._dealt(index * workers + number, count * workers), number
+        return self._loader.on_host(index * workers + number, count * workers), number
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Tensor]:
         loader, worker = self._dealt()
         epoch = int(self._epochs[worker])
         if self._state is not None:
             loader = loader.resume(self._state)
-        elif epoch != BEFORE and not (self._last[worker] == BEFORE and epoch == loader._next):
+        elif epoch != BEFORE and not (self._last[worker] == BEFORE and epoch == loader.next_epoch):
             loader = loader.epoch(epoch)
         self._state = None
         self._running = iter(loader)
-        self._epochs[worker], self._last[worker] = loader._next, loader._next - 1
+        self._epochs[worker], self._last[worker] = loader.next_epoch, loader.next_epoch - 1
         return self._running
 
     def __len__(self) -> int:
@@ -137,15 +136,15 @@ class TorchDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]  # t
 
     def set_epoch(self, epoch: int) -> None:
         """Which epoch the next iteration is. A loader that was resumed in that epoch goes on within it."""
-        self._epochs.fill_(self._loader.epoch(epoch)._next)
+        self._epochs.fill_(self._loader.epoch(epoch).next_epoch)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Where the running iteration is, in this process: small, plain values."""
         if self._running is not None:
             return dict(self._running.state())
         return dict(self._state) if self._state is not None else {}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """The next iteration goes on from there."""
         self._state, self._running = state or None, None
 
@@ -157,7 +156,7 @@ def _dealer(modules: Mapping[str, str]) -> str | None:
     """
     if not any(module in sys.modules for module in modules):
         return None
-    frame = sys._getframe(1)
+    frame = sys._getframe(1)  # noqa: SLF001  # inspect.currentframe() is it, by another name
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         if name in modules:
@@ -168,4 +167,4 @@ def _dealer(modules: Mapping[str, str]) -> str | None:
 
 def to_torch(loader: Loader) -> TorchDataset:
     """A loader's items as tensors."""
-    return TorchDataset(loader._in_form(Form(tensors)))
+    return TorchDataset(loader.in_form(Form(tensors)))

@@ -1,40 +1,30 @@
-"""`load`: a dataset as a mapping of splits."""
+"""`load`: a dataset as a mapping of splits, and the expressions that name parts of them."""
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import os
-import platform
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .._core import Shards
-from ..dataset.open import Opened, open_dataset
-from ..dataset.shards import JoinedFiles, ShardFile, ShardFiles
-from ..errors import LoadError, SchemaError, redact
+from ..dataset.open import Format, Opened, open_dataset
+from ..dataset.shards import ShardFiles
+from ..errors import ArgumentError, SchemaError, name_known, redact
+from ..schema.field import Decode
 from ..schema.schema import Schema
-from ..storage.cache import Cache
-from ..storage.local import file_stamp
 from ..storage.paths import PathLike, Paths
-from .decode import check_decode
-from .spec import Part, Recipe, fetcher_of, shards_of
-from .split import Split, resolve
-
-if TYPE_CHECKING:
-    from ..dataset.downloads import Fetcher
+from .loader import Split
+from .spec import LoadSpec, OnError, Part
 
 
 def load(
     path: Paths,
     *,
     schema: Schema | Mapping[str, Any] | None = None,
-    format: str | None = None,
-    decode: bool | Mapping[str, Any] = True,
-    on_error: str = "raise",
+    format: Format | None = None,
+    decode: Decode = True,
+    on_error: OnError = "raise",
     cache: PathLike | None = None,
     cache_bytes: int | None = None,
     data_dir: PathLike | None = None,
@@ -59,64 +49,66 @@ def load(
     data_dir  where TFDS keeps its datasets: $TFDS_DATA_DIR, or ~/tensorflow_datasets, unless told
     """
     if on_error not in ("raise", "skip"):
-        raise SchemaError(f'expected on_error "raise" or "skip", got {on_error!r}', "load")
+        raise ArgumentError(f'expected on_error "raise" or "skip", got {on_error!r}', "load")
     if cache_bytes is not None and (type(cache_bytes) is not int or cache_bytes < 1):
-        raise SchemaError(f"expected cache_bytes to be 1 or more, got {cache_bytes!r}", "load")
-    opened = open_dataset(path, schema, format, cache, data_dir, cache_bytes=cache_bytes, raw=decode is False)
-    if not opened.schema.leaves():
-        unread = {} if opened.prepared is None else opened.prepared.unread
-        got = "; ".join(f"{field}: {reason}" for field, reason in unread.items()) or "none"
+        raise ArgumentError(f"expected cache_bytes to be 1 or more, got {cache_bytes!r}", "load")
+    opened = open_dataset(path, schema, format, cache, data_dir, cache_bytes=cache_bytes, decode=decode)
+    if not opened.has_fields:
+        got = "; ".join(f"{field}: {reason}" for field, reason in opened.unread.items()) or "none"
         raise SchemaError(f"expected at least one field to read, got {got}", str(opened.path), "Give schema={...}")
-    check_decode(opened.schema, decode)
     return Dataset(opened, decode=decode, on_error=on_error)
 
 
 class Dataset(Mapping[str, Split]):
     """A dataset: its splits by name, or by an expression such as "train[:80%]" or "train-2013+train-2014"."""
 
-    def __init__(self, opened: Opened, *, decode: Any = True, on_error: str = "raise") -> None:
-        self._opened = opened
+    def __init__(self, opened: Opened, *, decode: Decode = True, on_error: OnError = "raise") -> None:
+        self.opened = opened
         self.decode = decode
         self.on_error = on_error
-        starts = itertools.accumulate((sum(files.records) for files in opened.splits.values()), initial=0)
-        self._starts = dict(zip(opened.splits, starts, strict=False))
+        starts = itertools.accumulate(map(sum, opened.records.values()), initial=0)
+        self._starts = dict(zip(opened.records, starts, strict=False))
 
     @property
     def name(self) -> str:
         """What it is called."""
-        return self._opened.name
+        return self.opened.name
 
     @property
     def path(self) -> Path | str:
         """Where it is: a path, or a URL."""
-        return self._opened.path
+        return self.opened.path
 
     @property
     def schema(self) -> Schema:
         """What its examples hold."""
-        return self._opened.schema
+        return self.opened.schema
 
     @property
     def unread(self) -> dict[str, str]:
         """Fields that TFDS stored and that can't be read here, each with the reason."""
-        return {} if self._opened.prepared is None else self._opened.prepared.unread
+        return self.opened.unread
 
     def __getitem__(self, expression: str) -> Split:
         if not isinstance(expression, str):
             hint = "Take a split first: ds['train'][5]"
             raise KeyError(f"expected the name of a split, got {type(expression).__name__}. {hint}")
-        lengths = {split: files.records for split, files in self._opened.splits.items()}
-        spans = [(self._starts[name] + a, self._starts[name] + b) for name, a, b in resolve(expression, lengths)]
-        return Split(Recipe(Part(self, tuple(spans)), decode=self.decode), expression)
+        parts = resolve(expression, self.opened.records)
+        spans = tuple((self._starts[name] + first, self._starts[name] + last) for name, first, last in parts)
+        return Split(LoadSpec(Part(self.opened, spans, self.on_error), decode=self.decode), expression)
 
     def __contains__(self, expression: object) -> bool:
-        return expression in self._opened.splits
+        """Whether `self[expression]` is a split: a name, or an expression such as "train[:80%]"."""
+        try:
+            return isinstance(expression, str) and bool(resolve(expression, self.opened.records))
+        except (KeyError, ArgumentError):
+            return False
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._opened.splits)
+        return iter(self.opened.splits)
 
     def __len__(self) -> int:
-        return len(self._opened.splits)
+        return len(self.opened.splits)
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -134,14 +126,8 @@ class Dataset(Mapping[str, Split]):
 
         return dataset_html(self)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Small: another process opens the same files again, and makes sure that they are the same."""
-        opened = self._opened
-        if opened.manifest is not None:
-            given = None if opened.schema == opened.manifest.schema else opened.schema.to_json()
-            said = (given, opened.format, self.decode, self.on_error, opened.cache)
-            return _reopened, (str(opened.path), *said, self.fingerprint())
-        return _restored, (opened, self.decode, self.on_error, platform.node())
+    def __reduce__(self) -> tuple[Callable[..., Dataset], tuple[object, ...]]:
+        return _dataset, (self.opened, self.decode, self.on_error)
 
     def info(self) -> dict[str, Any]:
         """What it is, plain: name, path, splits with their sizes, schema, and what its build or TFDS said."""
@@ -151,7 +137,7 @@ class Dataset(Mapping[str, Split]):
                 "shards": len(files),
                 "bytes": sum(files.sizes),
             }
-            for split, files in self._opened.splits.items()
+            for split, files in self.opened.splits.items()
         }
         told: dict[str, Any] = {
             "name": self.name,
@@ -159,79 +145,109 @@ class Dataset(Mapping[str, Split]):
             "splits": splits,
             "schema": self.schema.to_json(),
         }
-        manifest = self._opened.manifest
+        manifest = self.opened.manifest
         if manifest is not None:
             told |= {part: getattr(manifest, part) for part in ("options", "source", "found", "made")}
             told["formats"] = list(manifest.formats)
-        if self._opened.prepared is not None:
-            told |= {"tfds": self._opened.prepared.said}
+        if self.opened.prepared is not None:
+            told |= {"tfds": self.opened.prepared.said}
         return told
 
-    @cached_property
+    @property
     def files(self) -> ShardFiles:
         """All shards, split by split: examples are numbered through them."""
-        return JoinedFiles(self._opened.splits.values())
+        return self.opened.files
 
-    @cached_property
-    def shards(self) -> Shards:
-        """The same, to read from. Each is opened when it is first needed."""
-        return shards_of(self.files, self.fetcher)
-
-    @cached_property
-    def fetcher(self) -> Fetcher | None:
-        """What brings shards that are elsewhere, if there are any."""
-        return fetcher_of(self.files)
-
-    def fingerprint(self, spans: Sequence[tuple[int, int]] | None = None) -> str:
-        """A digest of the shards that hold some examples, wherever they lie, and of which examples it is.
-
-        Where a dataset is there in several formats, it is that of the first: what they hold is the same.
-        """
-        digest = hashlib.blake2b(digest_size=8)
-        first = 0
-        for name, records, size, told in self._contents:
-            last = first + records
-            inside = [(max(a, first) - first, min(b, last) - first) for a, b in spans or [(first, last)]]
-            inside = [(a, b) for a, b in inside if a < b]
-            if inside:
-                digest.update(repr((name, records, size, told, inside)).encode())
-            first = last
-        return digest.hexdigest()
-
-    @cached_property
-    def _contents(self) -> list[tuple[str, int, int, int | None]]:
-        """The shards' names, records, bytes, and CRC-32C where a manifest has them."""
-        manifest = self._opened.manifest
-        if manifest is None:
-            return [(os.path.basename(file.path), file.records, file.bytes, None) for file in self.files]
-        shards = itertools.chain.from_iterable(manifest.splits.values())
-        return [(shard.file, shard.records, shard.bytes, shard.crc32c) for shard in shards]
+    def fingerprint(self) -> str:
+        """Return a digest of the shards, wherever they are."""
+        return self.opened.fingerprint()
 
 
-def _reopened(
-    path: str, schema: Any, format: str | None, decode: Any, on_error: str, cache: Cache | None, fingerprint: str
-) -> Dataset:
-    given = None if schema is None else Schema.from_json(schema)
-    folder, most = (None, None) if cache is None else (cache.given, cache.most)
-    said: dict[str, Any] = {"schema": given, "format": format, "decode": decode, "on_error": on_error}
-    dataset = load(path, **said, cache=folder, cache_bytes=most)
-    if dataset.fingerprint() != fingerprint:
-        raise SchemaError("expected the dataset that was pickled, got another one in its place", path, "Load it again")
-    return dataset
-
-
-def _restored(opened: Opened, decode: Any, on_error: str, host: str) -> Dataset:
-    if host != platform.node():  # it may have copies of the files: those count from now on
-        splits = {split: ShardFiles(map(_stamped, files)) for split, files in opened.splits.items()}
-        opened = replace(opened, splits=splits)
+def _dataset(opened: Opened, decode: Decode, on_error: OnError) -> Dataset:
     return Dataset(opened, decode=decode, on_error=on_error)
 
 
-def _stamped(file: ShardFile) -> ShardFile:
-    if file.stamp is None:
-        return file
-    stamp = file_stamp(file.path)
-    if stamp[2] != file.bytes:
-        problem = f"expected the file of {file.bytes} bytes that was pickled, got {stamp[2]} bytes"
-        raise LoadError(f"{problem} - at {file.path}. Call ps.load again", path=file.path)
-    return replace(file, stamp=stamp)
+# Split expressions
+_PART = re.compile(r"(?P<name>[\w-]+)(?:\[(?P<selector>[^\[\]]*)\])?")
+_END = re.compile(r"(?:(?P<value>-?[\d_]*\.?\d+)(?P<unit>%|shard)?)?")
+_HINT = 'Write it as "train", "train[:80%]", "train[100:200]", "train[1shard]" or "train+test"'
+Span = tuple[int, int]
+
+
+def resolve(expression: str, splits: Mapping[str, Sequence[int]]) -> list[tuple[str, int, int]]:
+    """The parts that an expression names: split, first example, and the one after the last.
+
+    `splits` has the number of examples in each shard of every split. "all" stands for every split, unless one is
+    called so. An unknown split is a KeyError.
+    """
+    parts: list[tuple[str, int, int]] = []
+    for text in expression.split("+"):
+        match = _PART.fullmatch(text.strip())
+        if match is None:
+            raise _unread(expression)
+        name, selector = match["name"], match["selector"]
+        if name in splits:
+            parts.append((name, *_span(selector, splits[name], text.strip())))
+        elif name == "all" and selector is None:
+            parts += [(split, 0, sum(lengths)) for split, lengths in splits.items()]
+        else:
+            raise KeyError(f"no split {name!r}. {name_known(name, splits, 'splits')}")
+    return parts
+
+
+def _span(selector: str | None, lengths: Sequence[int], text: str) -> Span:
+    """Which examples of a split a selector means, such as "10%:" in "train[10%:]"."""
+    total = sum(lengths)
+    if selector is None:
+        return 0, total
+    ends = [_END.fullmatch(end.strip()) for end in selector.split(":")]
+    given = [end for end in ends if end is not None and end["value"] is not None]
+    if len(ends) > 2 or not given or None in ends:
+        raise _unread(text)
+    units = {end["unit"] or "" for end in given}
+    if len(units) > 1:
+        raise ArgumentError("expected the same unit at both ends", text, _HINT)
+    (unit,) = units
+    if len(ends) == 1 and unit != "shard":
+        raise ArgumentError("expected a slice, such as [10:20] or [:10%]", text, "Only a shard is named by one number")
+    values = [None if end is None or end["value"] is None else _number(end["value"], unit, text) for end in ends]
+    first, last = values if len(values) == 2 else (values[0], (values[0] or 0) + 1)
+    if unit == "%":
+        start = 0 if first is None else round(first * total / 100.0)
+        stop = total if last is None else round(last * total / 100.0)
+    elif unit == "shard":
+        start, stop = _shards(first, last, lengths, len(values) == 1, text)
+    else:
+        start, stop = (0 if first is None else int(first)), (total if last is None else int(last))
+    if max(abs(start), abs(stop)) > total:
+        raise ArgumentError(f"expected positions within the {total} examples of the split, got [{selector}]", text)
+    start, stop = (end + total if end < 0 else end for end in (start, stop))
+    return start, max(start, stop)
+
+
+def _shards(
+    first: float | None, last: float | None, lengths: Sequence[int], single: bool, text: str
+) -> tuple[int, int]:
+    """The examples of some shards. Shards count from the end where they are negative."""
+    count = len(lengths)
+    low = 0 if first is None else int(first)
+    if single and not -count <= low < count:
+        raise ArgumentError(f"expected one of the {count} shards of the split", text)
+    high = count if last is None else int(last)
+    if high <= 0:
+        high += count
+    return sum(lengths[:low]), sum(lengths[:high])
+
+
+def _number(value: str, unit: str, text: str) -> float:
+    try:
+        number = float(value) if unit == "%" else int(value)
+    except ValueError:
+        raise _unread(text) from None
+    if unit == "%" and abs(number) > 100:
+        raise ArgumentError(f"expected percents of -100 to 100, got {value}", text)
+    return number
+
+
+def _unread(text: str) -> ArgumentError:
+    return ArgumentError("expected a split, or a part of one", repr(text), _HINT)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import base64
 import html
-import struct
-import zlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import PenstockError, redact
-from ..records.inspect import MOST_VALUES, counted, image_type, shortened, size_text
-from ..schema.field import Field
+from ..records.inspect import MOST_VALUES, counted, shortened, size_text
+from ..schema.coercion import encode_png
+from ..schema.columns import ExampleDict, Value
+from ..schema.field import Field, image_type
 from ..schema.schema import Schema
 
 if TYPE_CHECKING:
     from .dataset import Dataset
-    from .spec import Recipe
-    from .split import Split
+    from .loader import Split
+    from .spec import LoadSpec
 
 SHOWN = 4  # examples in HTML
 THUMBNAIL = 96  # pixels
@@ -44,11 +44,11 @@ def split_text(split: Split) -> str:
     return "\n".join([*lines, *_fields(split.schema)])
 
 
-def loader_text(recipe: Recipe) -> str:
+def loader_text(spec: LoadSpec) -> str:
     """The chain of steps."""
-    data = recipe.dataset
-    host = recipe.host
-    told = [f"{data['name']}[{counted(data['examples'], 'example')}]", *recipe.pipeline]
+    data = spec.dataset
+    host = spec.host
+    told = [f"{data.name}[{counted(data.examples, 'example')}]", *spec.pipeline]
     if host.count > 1:
         told.append(f"shard({host.index}, {host.count}{f', even={host.even!r}' if host.even else ''})")
     return f"Loader({'.'.join(told)})"
@@ -69,7 +69,7 @@ def kind_text(leaf: Field) -> str:
     return "" if leaf.kind in ("tensor", "text") else leaf.kind
 
 
-def field_value_text(value: Any, leaf: Field) -> str:
+def field_value_text(value: Value, leaf: Field) -> str:
     """A value in one short line; a label with its name."""
     if leaf.classes is None or leaf.shape or leaf.levels or value is None or not 0 <= int(value) < len(leaf.classes):
         return shortened(value)
@@ -106,21 +106,21 @@ def _examples_html(split: Split) -> str:
     return f"<table><tr>{head}</tr>{''.join(rows)}</table>"
 
 
-def _flat(example: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat(example: Mapping[str, Value], prefix: str = "") -> ExampleDict:
+    flat: ExampleDict = {}
     for name, value in example.items():
         flat |= _flat(value, f"{prefix}{name}/") if isinstance(value, Mapping) else {prefix + name: value}
     return flat
 
 
-def _cell(value: Any, leaf: Field) -> str:
+def _cell(value: Value, leaf: Field) -> str:
     picture = thumbnail(value)
     if picture is not None:
         return f'<img src="{picture}" style="max-width:{THUMBNAIL}px;max-height:{THUMBNAIL}px">'
     return html.escape(field_value_text(value, leaf))
 
 
-def thumbnail(value: Any) -> str | None:
+def thumbnail(value: Value) -> str | None:
     """A small picture as a data URI, if a value is one: an image file that is not too large, or an array of pixels."""
     if isinstance(value, bytes):
         kind = image_type(value)
@@ -130,20 +130,4 @@ def thumbnail(value: Any) -> str | None:
     if not pixels or value.shape[2] not in (1, 3, 4):
         return None
     step = max(1, -(-max(value.shape[:2]) // THUMBNAIL))
-    return f"data:image/png;base64,{base64.b64encode(_png(value[::step, ::step])).decode()}"
-
-
-def _png(pixels: np.ndarray[Any, Any]) -> bytes:
-    """A PNG file of [height, width, 1, 3 or 4] pixels."""
-    height, width, channels = pixels.shape
-    lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)  # 0: no filter
-    color = {1: 0, 3: 2, 4: 6}[channels]
-    parts = [
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, 0)),
-        (b"IDAT", zlib.compress(lines.tobytes(), 6)),
-        (b"IEND", b""),
-    ]
-    chunks = (
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+    return f"data:image/png;base64,{base64.b64encode(encode_png(value[::step, ::step])).decode()}"

@@ -6,17 +6,17 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._core import Feed
-from ..dataset.provenance import Location
+from ..dataset.shards import Location
 from ..errors import CorruptionError, PenstockError, SchemaError
 from ..records.codec import default_threads
-from ..schema.columns import Ragged
-from .decode import Decoder
-from .spec import STATEFUL, Batch, Bucket, Cache, Filter, Items, Map, Mark, Pack, Recipe, Step
-from .state import Position
+from ..schema.columns import Ragged, Value
+from .spec import STATEFUL, Batch, Bucket, Cache, Filter, Items, LoadSpec, Map, Mark, Pack, Step
+from .state import LoaderState, Position
 from .transforms.batch import (
     Chunk,
     Marks,
@@ -36,8 +36,8 @@ from .transforms.map import Done, Program, begun, ordered, prefetched
 from .transforms.pack import bucketed, packed
 
 if TYPE_CHECKING:
+    from .prefetch import Prefetch
     from .profile import Profile
-    from .remote_reads import Prefetch
 
 CHUNK_BYTES = 1 << 20
 
@@ -58,43 +58,44 @@ class Meter:
 
 
 class Run:
-    """One epoch of a recipe, from a position on."""
+    """One epoch of a spec, from a position on."""
 
-    def __init__(self, recipe: Recipe, position: Position) -> None:
-        slots = position.slots or tuple(0 for _ in recipe.stateful())
-        self.recipe = recipe
+    def __init__(self, spec: LoadSpec, position: Position) -> None:
+        slots = position.slots or tuple(0 for _ in spec.stateful())
+        self.spec = spec
         self.position = position
         self.start: Mark = (position.taken, *slots)
-        self.decoder = Decoder(recipe)
-        self.threads = recipe.ahead.threads or default_threads()
+        self.reader = spec.reader()
+        self.threads = spec.ahead.threads or default_threads()
         self.meter = Meter()
         self.skipped = SkippedRecords()
         self.feeds: list[Feed] = []
         self.prefetch: Prefetch | None = None
-        rest, gone = position.rest(recipe.global_order)
-        self.order = recipe.host.deal(rest)
-        host = recipe.host
+        rest, gone = position.rest(spec.global_order)
+        self.order = spec.host.deal(rest)
+        host = spec.host
         self.gone = {at // host.count: tokens for at, tokens in gone.items() if at % host.count == host.index}
         length = self.order.length
         self.first = position.taken if length is None else min(position.taken, length)
         self.begin = self.start
-        self.bucket = next((recipe.slot(step) for step in recipe.steps if isinstance(step, Bucket)), 0)
+        self.bucket = next((spec.slot(step) for step in spec.steps if isinstance(step, Bucket)), 0)
         if self.bucket:  # what waits in buckets is not part of a state: all that came before is read again
             self.first, self.begin = 0, (0,) * (self.bucket + 1) + self.start[self.bucket + 1 :]
 
     def feed(self, size: int, drop_remainder: bool = False) -> Feed:
         """The native feed of what is left."""
-        recipe, decoder = self.recipe, self.decoder
-        budget = recipe.ahead.memory
-        if recipe.fetcher is not None:
-            from .remote_reads import Prefetch
+        spec, reader = self.spec, self.reader
+        budget = spec.ahead.memory
+        access = spec.access
+        if access.fetcher is not None:
+            from .prefetch import Prefetch  # datasets on local disk need none
 
             self.prefetch = Prefetch(
-                recipe.fetcher, recipe.shards, tuple(recipe.files), self.order, self.position.epoch, self.first
+                access.fetcher, access.shards, access.files, self.order, self.position.epoch, self.first
             )
             budget = self.prefetch.within(budget)
-        feed = recipe.shards.feed(
-            decoder.plan,
+        feed = access.shards.feed(
+            reader.codec.plan,
             self.order,
             epoch=self.position.epoch,
             start=self.first,
@@ -103,11 +104,23 @@ class Run:
             drop_remainder=drop_remainder,
             threads=self.threads,
             budget=budget,
-            images=decoder.images,
-            skip=recipe.on_error == "skip",
+            images=reader.codec.images,
+            skip=spec.on_error == "skip",
         )
         self.feeds.append(feed)
         return feed
+
+    def named(self, error: PenstockError) -> PenstockError:
+        """Return an error of the core with the key of its example."""
+        form, locations = self.spec.form, self.reader.locations
+        number = locations.number(error) if form is not None and self.reader.codec.narrow else None
+        if form is None or number is None:
+            return locations.named(error)
+        try:  # integers that do not fit into 32 bits: the framework's error has the fix
+            form.convert(replace(self.spec, form=None).reader().examples([number]))
+        except SchemaError as better:
+            return SchemaError(f"{better} ({locations.of(number)})")
+        return locations.named(error)
 
     def close(self) -> None:
         """End the threads of the core."""
@@ -124,34 +137,34 @@ class Run:
     def place(self, position: int) -> Location:
         """Where the example of one of this host's positions lies."""
         position = min(max(position, 0), max((self.order.length or position + 1) - 1, 0))
-        return self.decoder.locations.of(int(self.order.numbers(self.position.epoch, position, position + 1)[0]))
+        return self.reader.locations.of(int(self.order.numbers(self.position.epoch, position, position + 1)[0]))
 
     def global_position(self, position: int) -> int:
         """One of this host's positions, among all hosts'."""
-        host = self.recipe.host
+        host = self.spec.host
         return self.position.base + position * host.count + host.index
 
     def note_skipped(self, skipped: Collection[tuple[int, int, str]]) -> list[int]:
         """Report damaged records; gives their positions."""
         for _, number, message in skipped:
-            self.skipped.report(message, self.decoder.locations.of(number).key)
+            self.skipped.report(message, self.reader.locations.of(number).key)
         return [position for position, _, _ in skipped]
 
 
-def start(recipe: Recipe, position: Position) -> Iteration:
+def start(spec: LoadSpec, position: Position) -> Iteration:
     """Begin an epoch."""
-    run = Run(recipe, position)
-    plain = recipe.on_error == "raise" and recipe.form is None
-    if plain and len(recipe.steps) == 1 and isinstance(recipe.steps[0], Batch):
-        return Iteration(run, native(run, recipe.steps[0]))
+    run = Run(spec, position)
+    plain = spec.on_error == "raise" and spec.form is None
+    if plain and len(spec.steps) == 1 and isinstance(spec.steps[0], Batch):
+        return Iteration(run, native(run, spec.steps[0]))
 
     return Iteration(run, items_of(run))
 
 
 def read(run: Run, size: int, drop_remainder: bool = False) -> Iterator[Chunk]:
     """Chunks of examples, as the core decodes them."""
-    decoder, slots = run.decoder, run.begin[1:]
-    skips = run.recipe.on_error == "skip"
+    reader, slots = run.reader, run.begin[1:]
+    skips = run.spec.on_error == "skip"
     feed = run.feed(size, drop_remainder)
     first = run.first
     try:
@@ -159,35 +172,35 @@ def read(run: Run, size: int, drop_remainder: bool = False) -> Iterator[Chunk]:
             gone = run.note_skipped(feed.skipped) if skips else ()
             last = first + feed.rows + len(gone)
             if feed.rows:
-                yield Chunk(decoder.batch(raw), Marks(positions_without(first, last, gone), slots))
+                yield Chunk(reader.codec.to_batch(raw), Marks(positions_without(first, last, gone), slots))
             first = last
             run.passed(first)
     except (CorruptionError, SchemaError) as error:
-        raise decoder.named(error) from None
+        raise run.named(error) from None
     finally:
         feed.close()
 
 
 def native(run: Run, step: Batch) -> Items:
     """Whole batches out of the core: Python pays for each batch, not for each example."""
-    decoder, slots, size, pad = run.decoder, run.begin[1:], step.size, step.pad
+    reader, slots, size, pad = run.reader, run.begin[1:], step.size, step.pad
     feed = run.feed(size, step.drop_remainder)
     taken = run.first
     try:
         for raw in feed:
             taken += size
             run.passed(taken)
-            batch = decoder.batch(raw)
+            batch = reader.codec.to_batch(raw)
             yield batch if pad is None else padded(batch, pad), (taken, *slots)
     except (CorruptionError, SchemaError) as error:
-        raise decoder.named(error) from None
+        raise run.named(error) from None
     finally:
         feed.close()
 
 
 def chunk_size(run: Run, most: int) -> int:
     """So many examples that a chunk is neither large nor slow to come."""
-    files = run.recipe.files
+    files = run.spec.files
     average = sum(files.sizes) / max(1, sum(files.records))
     return max(1, min(most, int(CHUNK_BYTES / max(1.0, average))))
 
@@ -235,7 +248,7 @@ class Iteration:
     """
 
     def __init__(self, run: Run, items: Items) -> None:
-        self._run = run
+        self.run = run
         self._items = items
         self._mark = run.start
         self._ended = self._closed = False
@@ -245,7 +258,7 @@ class Iteration:
     def __iter__(self) -> Iteration:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Value:
         if self._process != os.getpid():
             raise PenstockError(
                 "expected an iteration of this process, got one that began before a fork. Call iter(loader) here"
@@ -259,24 +272,24 @@ class Iteration:
 
     def __repr__(self) -> str:
         place = "at its end" if self._ended else f"after {self._mark[0]} examples"
-        return f"Iteration(epoch {self._run.position.epoch}, {place})"
+        return f"Iteration(epoch {self.run.position.epoch}, {place})"
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Where it is, in a small dict of plain values: `loader.resume(state)` goes on with the next item."""
-        run = self._run
+        run = self.run
         position = run.position
         if self._ended:
             position = Position(epoch=position.epoch + 1, slots=tuple(0 for _ in position.slots))
         else:
             taken, *slots = self._mark
             position = Position(position.epoch, position.base, position.past, taken, tuple(slots))
-        return position.to_state(run.recipe.host, run.recipe.dataset, run.recipe.pipeline)
+        return LoaderState.of(position, run.spec).to_json()
 
     def profile(self) -> Profile:
         """What has taken how long so far, the wait for whoever takes the items included."""
         from .profile import measured
 
-        return measured(self._run)
+        return measured(self.run)
 
     def close(self) -> None:
         """End its threads. Nothing comes after it; `state` stays what it is."""
@@ -284,7 +297,7 @@ class Iteration:
         if self._process != os.getpid():  # its threads, and their locks, are those of another process
             return
         self._items.close()  # type: ignore[attr-defined]
-        self._run.close()
+        self.run.close()
 
     def __enter__(self) -> Iteration:
         return self
@@ -303,7 +316,7 @@ FUSED = 256  # the largest batch that one thread maps as a whole
 def items_of(run: Run) -> Items:
     """All steps, one after the other."""
     stream = Stream(run)
-    steps = list(run.recipe.steps)
+    steps = list(run.spec.steps)
     while steps:
         step = steps.pop(0)
         stream.slots += isinstance(step, STATEFUL)
@@ -317,21 +330,21 @@ def items_of(run: Run) -> Items:
         elif isinstance(step, Batch):
             stream.batch(step)
         elif isinstance(step, Bucket):
-            slot = run.recipe.slot(step)
+            slot = run.spec.slot(step)
             given = run.start[slot]
-            stream.to_items(bucketed(stream.chunks(), step, slot, given, run.recipe.schema, stream.shaped), True)
+            stream.to_items(bucketed(stream.chunks(), step, slot, given, run.spec.schema, stream.shaped), True)
         elif isinstance(step, Pack):
-            slot = run.recipe.slot(step)
+            slot = run.spec.slot(step)
             stream.to_chunks(packed(stream.chunks(), step, slot, run.start, run.gone))
         else:
-            slot = run.recipe.slot(step)
+            slot = run.spec.slot(step)
             begin = run.begin if slot < run.bucket else run.start
             stream.to_items(step.run(stream.items(), slot, begin), stream.batches)
     items = stream.items()
-    form, ahead = run.recipe.form, run.recipe.ahead.items
+    form, ahead = run.spec.form, run.spec.ahead.items
     if form is not None:
         items = ((form.convert(item), mark) for item, mark in items)
-    if ahead and (run.recipe.steps or form):
+    if ahead and (run.spec.steps or form):
         return prefetched(items, ahead)
     return begun(items, form.ahead) if form is not None and form.ahead else items
 
@@ -358,7 +371,7 @@ class Stream:
     def to_chunks(self, chunks: Iterator[Chunk]) -> None:
         self._chunks, self._items = chunks, None
 
-    def chunks(self) -> Iterator[Any]:
+    def chunks(self) -> Iterator[Value]:
         """What there is as chunks."""
         if self._items is not None:
             return grouped(self._items, MAPPED)
@@ -371,7 +384,7 @@ class Stream:
     def batch(self, step: Batch) -> None:
         """Make batches."""
         run = self.run
-        if self.untouched and run.recipe.on_error == "raise":
+        if self.untouched and run.spec.on_error == "raise":
             items = native(run, step)
         elif self._items is None:
             items = rebatched(self.chunks(), step.size, step.drop_remainder, step.pad)
@@ -381,7 +394,7 @@ class Stream:
 
     def fuses(self, steps: list[Step], batch: Batch) -> bool:
         """Whether a thread can make whole batches: no example is left out in between."""
-        simple = all(isinstance(step, Map) for step in steps) and self.run.recipe.on_error == "raise"
+        simple = all(isinstance(step, Map) for step in steps) and self.run.spec.on_error == "raise"
         return self.untouched and simple and batch.size <= FUSED
 
     def _program(self, steps: list[Step]) -> Program:
@@ -409,7 +422,7 @@ class Stream:
             chunks = read(run, batch.size, batch.drop_remainder)
             self.to_items(ordered(chunks, make, program.threads, program.stop), True)
             return
-        tasks: Iterator[Any]
+        tasks: Iterator[Value]
         if self.untouched:
             tasks = read(run, chunk_size(run, MAPPED))
         elif self._items is not None:
@@ -420,7 +433,7 @@ class Stream:
         self.shaped = lambda: program.shaped
 
 
-def _one_by_one(chunks: Iterator[Any]) -> Items:
+def _one_by_one(chunks: Iterator[Value]) -> Items:
     for chunk in chunks:
         yield from chunk.items()
 
@@ -454,12 +467,12 @@ class _Batches:
     def __init__(self, run: Run, program: Program, step: Batch) -> None:
         self._run, self._program, self._step = run, program, step
 
-    def __call__(self, chunk: Chunk) -> tuple[Any, Mark]:
+    def __call__(self, chunk: Chunk) -> tuple[Value, Mark]:
         values = {name: values_of(column) for name, column in chunk.columns.items()}
         items = list(zip(rows_from(values), chunk.marks, strict=True))
         rows = [row for row, _ in self._program(items).whole()]
         began = time.perf_counter()
-        batch = collate_kept(rows, chunk.columns, values, self._run.recipe.schema, self._step.pad)
+        batch = collate_kept(rows, chunk.columns, values, self._run.spec.schema, self._step.pad)
         batch = batch if self._step.pad is None else padded(batch, self._step.pad)
         self._run.meter.add("collate", time.perf_counter() - began)
         # A last batch that is short counts as a whole one, so that all hosts count alike.
@@ -494,22 +507,22 @@ class _Cached:
         return done
 
     def _make(self, wanted: list[tuple[int, Mark]]) -> Done:
-        decoder = self._run.decoder
+        reader = self._run.reader
         try:
-            columns = decoder.examples([number for number, _ in wanted])
+            columns = reader.examples([number for number, _ in wanted])
             self._before.watch(_shaped_columns(columns))
-            rows: list[Any] = rows_of(columns)
+            rows: list[Value] = rows_of(columns)
         except (CorruptionError, SchemaError):
-            if self._run.recipe.on_error == "raise":
+            if self._run.spec.on_error == "raise":
                 raise
             rows = [self._one(number) for number, _ in wanted]
         return self._before([(row, mark) for row, (_, mark) in zip(rows, wanted, strict=True) if row is not None])
 
-    def _one(self, number: int) -> Any:
+    def _one(self, number: int) -> Value:
         try:
-            return self._run.decoder.example(number)
+            return self._run.reader.example(number)
         except (CorruptionError, SchemaError) as error:
-            self._run.skipped.report(str(error), self._run.decoder.locations.of(number).key)
+            self._run.skipped.report(str(error), self._run.reader.locations.of(number).key)
             return None
 
 
@@ -522,7 +535,7 @@ def _spans(run: Run, size: int) -> Iterator[range]:
         first = last
 
 
-def _shaped_columns(columns: Any) -> list[str]:
+def _shaped_columns(columns: Value) -> list[str]:
     return [name for name, column in columns.items() if isinstance(column, Ragged) and column.shapes is not None]
 
 
@@ -531,6 +544,6 @@ def _collated(items: Items, step: Batch, run: Run, shaped: Callable[[], Collecti
     for group in grouped(items, step.size):
         if len(group) == step.size or not step.drop_remainder:
             began = time.perf_counter()
-            batch = batch_of([group.examples], run.recipe.schema, shaped(), step.pad)
+            batch = batch_of([group.examples], run.spec.schema, shaped(), step.pad)
             run.meter.add("collate", time.perf_counter() - began)
             yield batch, group.marks[-1]

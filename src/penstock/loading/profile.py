@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -87,11 +88,11 @@ class Profile:
 def profile(loader: Loader, seconds: float) -> Profile:
     """Run the loader's next epoch for so long at most. Nothing is done with what it gives: no consumer is the limit."""
     end = time.perf_counter() + seconds
-    with iter(loader.epoch(loader._next)) as iteration:  # the loader itself does not move on
+    with iter(copy(loader)) as iteration:  # its cursor stays where it is
         for _ in iteration:
             if time.perf_counter() > end:
                 break
-        return measured(iteration._run, consumed=False)
+        return measured(iteration.run, consumed=False)
 
 
 def measured(run: Run, *, consumed: bool = True) -> Profile:

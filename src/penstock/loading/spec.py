@@ -1,21 +1,24 @@
-"""What a loader says, as one value: which examples, in which order, of which form, for which host."""
+"""What a loader reads, as one value: which examples, in which order, of which form, for which host."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Literal, TypeAlias, TypedDict
 
-from .._core import Order, Shards
-from ..dataset.shards import JoinedFiles, ShardFiles
-from ..errors import SchemaError
+from .._core import Order
+from ..dataset.open import Opened, ShardAccess
+from ..dataset.shards import ExampleReader, JoinedFiles, ShardFiles
+from ..errors import ArgumentError, SchemaError
+from ..schema.columns import ExampleDict, Value
+from ..schema.field import Decode
 from ..schema.schema import Schema
 
-if TYPE_CHECKING:
-    from ..dataset.downloads import Fetcher
-    from .dataset import Dataset
+OnError: TypeAlias = Literal["raise", "skip"]
+Even: TypeAlias = Literal["drop", "pad"]
+Stage: TypeAlias = Literal["order", "map", "examples", "batches"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Host:
 
     index: int = 0
     count: int = 1
-    even: str | None = None
+    even: Even | None = None
     given: bool = False
 
     def deal(self, order: Order) -> Order:
@@ -50,26 +53,36 @@ WINDOW = 64 << 20  # ... and those that it keeps of a larger one
 HELD = 512 << 20  # bytes of all inflated files that stay in memory
 
 
-def fetcher_of(files: ShardFiles) -> Fetcher | None:
-    """What brings those of some shards that are elsewhere."""
-    if not files.elsewhere:
-        return None
-    from ..dataset.downloads import Fetcher  # datasets that are here need none
+@dataclass(frozen=True)
+class DatasetId:
+    """What tells the data of a loader apart: a name, the number of examples, a digest of the shards and spans."""
 
-    return Fetcher(files)
+    name: str
+    examples: int
+    digest: str
 
+    def __str__(self) -> str:
+        return f"{self.name!r} ({self.examples} examples)"
 
-def shards_of(files: ShardFiles, fetcher: Fetcher | None) -> Shards:
-    """Shards to read from."""
-    return Shards(files.places(), None if fetcher is None else fetcher.bring, files.stamps)
+    def to_json(self) -> dict[str, str | int]:
+        """Return plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: object) -> DatasetId:
+        """Return the identity of `to_json()`; of anything else, one that no dataset has."""
+        found = data if isinstance(data, Mapping) else {}
+        whole = found.keys() == {"name", "examples", "digest"} and isinstance(found["digest"], str)
+        return cls(found.get("name", None), found.get("examples", None), found["digest"] if whole else "")
 
 
 @dataclass(frozen=True)
 class Part:
     """Some examples of a dataset: spans of its numbers, each from the first to the one after the last."""
 
-    dataset: Dataset
+    dataset: Opened
     spans: tuple[tuple[int, int], ...]
+    on_error: OnError = "raise"
 
     @property
     def length(self) -> int:
@@ -77,7 +90,7 @@ class Part:
         return sum(last - first for first, last in self.spans)
 
     def order(self, starts: dict[int, int]) -> Order:
-        """The examples in their own order, numbered as among all datasets of a recipe."""
+        """The examples in their own order, numbered as among all datasets of a loader."""
         begin = starts[id(self.dataset)]
         parts = [Order.span(begin + first, begin + last) for first, last in self.spans]
         return parts[0] if len(parts) == 1 else Order.concat(parts)
@@ -85,15 +98,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Mixture:
-    """Several recipes, in fixed proportions."""
+    """Several loaders, in fixed proportions."""
 
-    recipes: tuple[Recipe, ...]
+    specs: tuple[LoadSpec, ...]
     weights: tuple[float, ...]
     seed: int
 
     def order(self, starts: dict[int, int]) -> Order:
         """The mixed order."""
-        return Order.mix([recipe.numbered(starts) for recipe in self.recipes], list(self.weights), self.seed)
+        return Order.mix([spec.numbered(starts) for spec in self.specs], list(self.weights), self.seed)
 
 
 @dataclass(frozen=True)
@@ -118,57 +131,57 @@ class Form:
     ahead    how many more items are made than were asked for: a device copies them meanwhile
     """
 
-    convert: Callable[[Any], Any]
+    convert: Callable[[Value], Value]
     narrow: Callable[[], bool] = _never
     ahead: int = 0
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """What a loader says. Steps on the order come first, whatever their place in the chain, then hosts are dealt to."""
+class LoadSpec:
+    """What a loader reads. Steps on the order come first, wherever they are in the chain, then hosts are dealt to."""
 
     root: Part | Mixture
     order_steps: tuple[OrderStep, ...] = ()
     fields: tuple[str, ...] | None = None
-    decode: Any = None
+    decode: Decode = True
     steps: tuple[Step, ...] = ()
     host: Host = field(default_factory=Host)
     ahead: Ahead = field(default_factory=Ahead)
     form: Form | None = None  # no part of the pipeline
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}  # without what can be made again
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
 
     @cached_property
-    def datasets(self) -> list[Dataset]:
+    def datasets(self) -> list[Opened]:
         """The datasets that it reads, each once."""
         if isinstance(self.root, Part):
             return [self.root.dataset]
-        found = {id(dataset): dataset for recipe in self.root.recipes for dataset in recipe.datasets}
-        return list(found.values())
+        return list({id(dataset): dataset for spec in self.root.specs for dataset in spec.datasets}.values())
 
     @property
     def unread(self) -> dict[str, str]:
-        """Fields that are there but can't be read, each with the reason."""
+        """Fields that are stored but can't be read, each with the reason."""
         return {name: reason for dataset in self.datasets for name, reason in dataset.unread.items()}
 
     @cached_property
+    def access(self) -> ShardAccess:
+        """Reads the shards of all datasets."""
+        if len(self.datasets) == 1:
+            return self.datasets[0].access
+        return ShardAccess(JoinedFiles([dataset.files for dataset in self.datasets]))
+
+    @property
     def files(self) -> ShardFiles:
-        """The shards of all datasets, one after the other: what numbers mean."""
-        return JoinedFiles(dataset.files for dataset in self.datasets)
+        """The shards of all datasets, one after the other: examples are numbered through them."""
+        return self.access.files
 
-    @cached_property
-    def shards(self) -> Shards:
-        """The same, to read from."""
-        return self.datasets[0].shards if len(self.datasets) == 1 else shards_of(self.files, self.fetcher)
-
-    @cached_property
-    def fetcher(self) -> Fetcher | None:
-        """What brings shards that are elsewhere, if there are any."""
-        return self.datasets[0].fetcher if len(self.datasets) == 1 else fetcher_of(self.files)
+    def reader(self) -> ExampleReader:
+        """Return a reader of single examples."""
+        return self.access.reader(self.schema, self.decode, narrow=self.narrow)
 
     @property
     def widest_window(self) -> int | None:
@@ -204,13 +217,15 @@ class Recipe:
     @property
     def schema(self) -> Schema:
         """What the examples hold before any map."""
-        whole = self.datasets[0].schema if isinstance(self.root, Part) else self.root.recipes[0].schema
+        whole = self.datasets[0].schema if isinstance(self.root, Part) else self.root.specs[0].schema
         return whole if self.fields is None else whole.select(*self.fields)
 
     @property
-    def on_error(self) -> str:
-        """The strictest of the datasets' wishes."""
-        return "raise" if any(dataset.on_error == "raise" for dataset in self.datasets) else "skip"
+    def on_error(self) -> OnError:
+        """ "raise" if any dataset was opened with on_error="raise", else "skip"."""
+        if isinstance(self.root, Part):
+            return self.root.on_error
+        return "raise" if any(spec.on_error == "raise" for spec in self.root.specs) else "skip"
 
     @property
     def lockstep(self) -> bool:
@@ -224,7 +239,7 @@ class Recipe:
         return untouched and self.form is not None and self.form.narrow()
 
     @property
-    def stage(self) -> str:
+    def stage(self) -> Stage:
         """What the steps have come to: "order", "map", "examples" (whose number is unknown) or "batches"."""
         if any(isinstance(step, (Batch, Bucket)) for step in self.steps):
             return "batches"
@@ -243,23 +258,22 @@ class Recipe:
     # What a state must agree on
 
     @property
-    def dataset(self) -> dict[str, Any]:
-        """What tells the data apart: a name, the number of examples, and a digest of the shards and spans."""
+    def dataset(self) -> DatasetId:
+        """What tells the data apart."""
         if isinstance(self.root, Part):
             part = self.root
-            text = part.dataset.fingerprint(part.spans)
-            return {"name": part.dataset.name, "examples": part.length, "digest": text}
-        parts = [recipe.dataset for recipe in self.root.recipes]
-        digest = hashlib.blake2b(repr([part["digest"] for part in parts]).encode(), digest_size=8).hexdigest()
-        names = " + ".join(dict.fromkeys(part["name"] for part in parts))
-        return {"name": names[:100], "examples": sum(part["examples"] for part in parts), "digest": digest}
+            return DatasetId(part.dataset.name, part.length, part.dataset.fingerprint(part.spans))
+        parts = [spec.dataset for spec in self.root.specs]
+        digest = hashlib.blake2b(repr([part.digest for part in parts]).encode(), digest_size=8).hexdigest()
+        names = " + ".join(dict.fromkeys(part.name for part in parts))
+        return DatasetId(names[:100], sum(part.examples for part in parts), digest)
 
     @property
     def pipeline(self) -> list[str]:
         """The steps as they are written, but for those that change neither which examples come nor what is in them."""
         told = []
         if isinstance(self.root, Mixture):
-            inner = [".".join(recipe.pipeline) or "all" for recipe in self.root.recipes]
+            inner = [".".join(spec.pipeline) or "all" for spec in self.root.specs]
             mixed = ", ".join(f"{text}: {weight:g}" for text, weight in zip(inner, self.root.weights, strict=True))
             told.append(f"mix({mixed}, seed={self.root.seed})")
         told += [describe(step) for step in self.order_steps]
@@ -270,25 +284,30 @@ class Recipe:
             told.append(f"select({', '.join(self.fields)})")
         return told + [describe(step) for step in self.steps if not isinstance(step, Cache)]
 
-    def then(self, step: Step) -> Recipe:
+    def then(self, step: Step) -> LoadSpec:
         """With one more step."""
         return replace(self, steps=(*self.steps, step))
 
-    def ordered(self, step: OrderStep) -> Recipe:
+    def ordered(self, step: OrderStep) -> LoadSpec:
         """With one more step on the order."""
-        recipe = replace(self, order_steps=(*self.order_steps, step))
-        _ = recipe.global_order  # arithmetic alone: what makes no sense is said here, not when it runs
-        return recipe
+        spec = replace(self, order_steps=(*self.order_steps, step))
+        try:
+            _ = spec.global_order  # arithmetic alone: an impossible order is an error now, not when it runs
+        except SchemaError as error:
+            raise ArgumentError(str(error)) from None
+        return spec
 
     def refuse_batches(self, what: str) -> None:
         """For what has a meaning on examples alone."""
         if self.stage == "batches":
-            raise SchemaError(f"expected {what} before batch, got it after", "loader", f"Write .{what}(...).batch(...)")
+            raise ArgumentError(
+                f"expected {what} before batch, got it after", "loader", f"Write .{what}(...).batch(...)"
+            )
 
 
 Mark = tuple[int, ...]
 """How far a host is when an item leaves: positions taken, then a number for each step that keeps one."""
-Items = Iterator[tuple[Any, Mark]]
+Items = Iterator[tuple[Value, Mark]]
 MOST_LETTERS = 60
 
 
@@ -375,7 +394,7 @@ class Echo:
 class Map:
     """A function of each example, or of each batch."""
 
-    function: Callable[..., Any]
+    function: Callable[..., Value]
     seed: int | None = None
     threads: int | None = None
 
@@ -384,14 +403,14 @@ class Map:
 class Filter:
     """Only those for which a function says so."""
 
-    function: Callable[[Any], Any]
+    function: Callable[[Value], Value]
 
 
 @dataclass(frozen=True)
 class Cache:
     """Examples kept once they are made, within a budget."""
 
-    store: Any
+    store: Value
 
 
 @dataclass(frozen=True)
@@ -400,18 +419,18 @@ class Batch:
 
     size: int
     drop_remainder: bool = False
-    pad: Any = None
+    pad: Value = None
 
 
 @dataclass(frozen=True)
 class Bucket:
     """Examples of about the same length in a batch."""
 
-    by: str | Callable[[Any], int]
+    by: str | Callable[[Value], int]
     boundaries: tuple[int, ...]
     sizes: tuple[int, ...]
     drop_remainder: bool = False
-    pad: Any = None
+    pad: Value = None
 
 
 @dataclass(frozen=True)
@@ -420,7 +439,7 @@ class Pack:
 
     length: int
     drop_remainder: bool = False
-    pad: Any = 0
+    pad: Value = 0
     segments: bool = False
 
 
@@ -430,7 +449,7 @@ class Pick:
 
     names: tuple[str, ...]
 
-    def __call__(self, item: Mapping[str, Any]) -> dict[str, Any]:
+    def __call__(self, item: Mapping[str, Value]) -> ExampleDict:
         return {name: item[name] for name in self.names}
 
 
@@ -444,7 +463,7 @@ def with_slot(mark: Mark, slot: int, value: int) -> Mark:
     return (*mark[:slot], value, *mark[slot + 1 :])
 
 
-def describe(step: Any) -> str:
+def describe(step: Value) -> str:
     """A step as it is written: shuffle(seed=7). What has its default is left out, a function goes by its name."""
     told = []
     for each in fields(step):
@@ -454,18 +473,26 @@ def describe(step: Any) -> str:
     return f"{type(step).__name__.lower()}({', '.join(told)})"
 
 
-def _told(value: Any) -> str:
+def _told(value: object) -> str:
     if isinstance(value, Pick):
         return " ".join(value.names)
     text = function_name(value) if callable(value) else repr(value)
     return text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…"
 
 
-def function_name(function: Any) -> str:
+def function_name(function: object) -> str:
     """What a function is called."""
     if isinstance(function, partial):
         return function_name(function.func)
     return getattr(function, "__qualname__", type(function).__qualname__).replace("<locals>.", "")
+
+
+class FileSlice(TypedDict):
+    """Consecutive records of a file: all but the first `skip`, at most `take`."""
+
+    filename: str
+    skip: int
+    take: int
 
 
 @dataclass(frozen=True)
@@ -483,10 +510,10 @@ class Interleave:
     block: int = 1
     seed: int | None = None
     reshuffle: bool = True
-    sort: Callable[[list[dict[str, Any]]], Sequence[dict[str, Any]]] | None = None
+    sort: Callable[[list[FileSlice]], Sequence[FileSlice]] | None = None
 
     def __post_init__(self) -> None:
         if type(self.cycle) is not int or (self.cycle < 1 and self.cycle != -1):
-            raise SchemaError(f"expected cycle to be 1 or more, or -1, got {self.cycle!r}", "Interleave")
+            raise ArgumentError(f"expected cycle to be 1 or more, or -1, got {self.cycle!r}", "Interleave")
         if type(self.block) is not int or self.block < 1:
-            raise SchemaError(f"expected block to be 1 or more, got {self.block!r}", "Interleave")
+            raise ArgumentError(f"expected block to be 1 or more, got {self.block!r}", "Interleave")

@@ -6,11 +6,11 @@ import hashlib
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeGuard
 
 from .._core import Order
 from ..errors import SchemaError, StateError
-from .spec import STATEFUL, Batch, Echo, Host, Pack, Skip, Step, Take
+from .spec import STATEFUL, Batch, DatasetId, Echo, LoadSpec, Pack, Skip, Step, Take
 
 VERSION = 1
 MOST_PIPELINE = 500  # letters of a state that tell its pipeline
@@ -74,6 +74,11 @@ class Position:
     taken: int = 0
     slots: tuple[int, ...] = ()
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether some items of the epoch have been given."""
+        return bool(self.base or self.past or self.taken or any(self.slots))
+
     def rest(self, order: Order) -> tuple[Order, dict[int, int]]:
         """The order that is dealt now, and which of its examples are cut."""
         cut: dict[int, int] = {}
@@ -84,90 +89,131 @@ class Position:
             order, cut = dealt.rest(order, cut)
         return order, cut
 
-    def to_state(self, host: Host, dataset: Mapping[str, Any], pipeline: Sequence[str]) -> dict[str, Any]:
-        """The dict that is kept in a checkpoint."""
-        state: dict[str, Any] = {
+
+@dataclass
+class Cursor:
+    """Where the next iteration of a loader begins. It is the only part of a loader that iterating changes.
+
+    The first iteration is epoch 0, or begins where `epoch` or `resume` set it; each one after it is the next epoch. A
+    loader that is made from another one (`map`, `batch`, `to_torch` ...), copied or unpickled begins where that one
+    would have begun next, and counts on its own.
+    """
+
+    next: Position
+
+    def advance(self) -> None:
+        """Go on to the beginning of the next epoch."""
+        self.next = Position(epoch=self.next.epoch + 1)
+
+
+@dataclass(frozen=True)
+class LoaderState:
+    """The state of an iteration, as a checkpoint keeps it: a position, and what a loader must agree on to resume it.
+
+    pipeline  the steps of the loader, those of a long one shortened
+    """
+
+    position: Position
+    index: int
+    count: int
+    dataset: DatasetId
+    pipeline: tuple[str, ...]
+
+    @classmethod
+    def of(cls, position: Position, spec: LoadSpec) -> LoaderState:
+        """Return the state of a loader at a position."""
+        return cls(position, spec.host.index, spec.host.count, spec.dataset, shortened(spec.pipeline))
+
+    def to_json(self) -> dict[str, object]:
+        """Return the dict that is kept in a checkpoint."""
+        position = self.position
+        state: dict[str, object] = {
             "penstock": VERSION,
-            "epoch": self.epoch,
-            "base": self.base,
-            "taken": self.taken,
-            "index": host.index,
-            "count": host.count,
-            "dataset": dict(dataset),
-            "pipeline": _short(pipeline),
+            "epoch": position.epoch,
+            "base": position.base,
+            "taken": position.taken,
+            "index": self.index,
+            "count": self.count,
+            "dataset": self.dataset.to_json(),
+            "pipeline": list(self.pipeline),
         }
-        if self.past:
-            state["past"] = [[list(dealt.taken), list(dealt.offsets)] for dealt in self.past]
-        if self.slots:
-            state["slots"] = list(self.slots)
+        if position.past:
+            state["past"] = [[list(dealt.taken), list(dealt.offsets)] for dealt in position.past]
+        if position.slots:
+            state["slots"] = list(position.slots)
         return state
 
+    @classmethod
+    def from_json(cls, data: object, slots: int) -> LoaderState:
+        """Return the state of a dict that `to_json` gave, for a loader with so many slots; StateError for others."""
+        if not isinstance(data, Mapping) or type(data.get("penstock")) is not int or data["penstock"] != VERSION:
+            got = data.get("penstock") if isinstance(data, Mapping) else type(data).__name__
+            raise StateError(f'expected a state with "penstock": {VERSION}, got {_shown(got)}', "resume", _HINT)
+        epoch, base, taken, index, count = (
+            _count_of(data, name) for name in ("epoch", "base", "taken", "index", "count")
+        )
+        if not index < count <= MOST_HOSTS:
+            raise _odd("index", f"one of at most {MOST_HOSTS} hosts", f"{index} of {count}")
+        numbers = _numbers_of("slots", data.get("slots", []), slots)
+        position = Position(epoch, base, _past_of(data.get("past", [])), taken, numbers)
+        return cls(position, index, count, DatasetId.from_json(data.get("dataset")), _pipeline_of(data.get("pipeline")))
 
-def _short(pipeline: Sequence[str]) -> list[str]:
-    """The pipeline's steps; of a very long one the middle is told by its hash alone."""
+
+def shortened(pipeline: Sequence[str]) -> tuple[str, ...]:
+    """Return the steps of a pipeline; of a very long one the middle is kept as its hash alone."""
     if sum(map(len, pipeline)) <= MOST_PIPELINE:
-        return list(pipeline)
+        return tuple(pipeline)
     digest = hashlib.blake2b("\n".join(pipeline).encode(), digest_size=8).hexdigest()
     kept: list[str] = []
     while sum(map(len, kept)) + len(pipeline[len(kept)]) <= MOST_PIPELINE - 20:
         kept.append(pipeline[len(kept)])
-    return [*kept, f"… {digest}"]
+    return (*kept, f"… {digest}")
 
 
 _HINT = "Take it from state()"
 
 
-def resumed(
-    states: Any,
-    host: Host,
-    dataset: Mapping[str, Any],
-    pipeline: Sequence[str],
-    *,
-    lockstep: bool,
-    steps: Sequence[Step],
-    order: Order,
-) -> Position:
-    """The position to go on from. A state is checked in full: StateError unless `state()` may have given it.
+def resumed(states: object, spec: LoadSpec) -> Position:
+    """Return the position to go on from. A state is checked in full: StateError unless `state()` may have given it.
 
-    states    one state, or those of all hosts
-    lockstep  every host takes as many positions for its nth item as the others: one state tells them all
-    steps     the loader's, some of which keep a number
-    order     that of all examples, over all hosts
+    states  one state, or those of all hosts
     """
     if isinstance(states, (str, bytes)) or not isinstance(states, (Mapping, Sequence)):
         expected = "expected what iterator.state() gave, or a list of that"
         raise StateError(f"{expected}, got {type(states).__name__}", "resume")
-    given = [states] if isinstance(states, Mapping) else list(states)
-    if not given:
+    listed = [states] if isinstance(states, Mapping) else list(states)
+    if not listed:
         raise StateError("expected a state, or the states of all hosts, got none", "resume")
-    slots = [type(step).__name__.lower() for step in steps if isinstance(step, STATEFUL)]
-    for state in given:
-        _check(state, dataset, pipeline, len(slots))
-        _check_position(_position(state), state["count"], steps, order)
+    host, order = spec.host, spec.global_order
+    slots = [type(step).__name__.lower() for step in spec.stateful()]
+    given = []
+    for each in listed:
+        state = LoaderState.from_json(each, len(slots))
+        _check_agrees(state, spec)
+        _check_position(state.position, state.count, spec.steps, order)
+        given.append(state)
     first = given[0]
-    count = first["count"]
-    indexes = sorted(state["index"] for state in given)
-    if any(
-        (state["count"], state["base"], state.get("past")) != (count, first["base"], first.get("past"))
-        for state in given
-    ):
+    count = first.count
+    indexes = sorted(state.index for state in given)
+    run = (count, first.position.base, first.position.past)
+    if any((state.count, state.position.base, state.position.past) != run for state in given):
         raise StateError("expected the states of one run, got states of several", "resume")
-    own = [state for state in given if state["index"] == host.index] if count == host.count else []
+    own = [state for state in given if state.index == host.index] if count == host.count else []
     if own:
-        return _resolved(_position(own[0]), order)
+        return _resolved(own[0].position, order)
     if "bucket" in slots and count != host.count:
         expected = f"expected the {count} hosts of before, got {host.count}"
         raise StateError(f"{expected}: examples wait in every host's buckets", "resume", "Change hosts between epochs")
     if len(given) > 1 and indexes != list(range(count)):
         raise StateError(f"expected the states of all {count} hosts, got those of {indexes}", "resume")
-    if len(given) == 1 and count > 1 and not lockstep:
+    if len(given) == 1 and count > 1 and not spec.lockstep:
         raise StateError(
             f"expected the states of all {count} hosts, got one: hosts that filter or pack are not in step",
             "resume",
             "resume([state, state, ...])",
         )
-    given = sorted(given, key=lambda state: int(state["index"])) if len(given) > 1 else [first] * count
-    return _resolved(_redealt(given, slots, order.length), order)
+    given = sorted(given, key=lambda state: state.index) if len(given) > 1 else [first] * count
+    return _resolved(_redealt([state.position for state in given], slots, order.length), order)
 
 
 def _resolved(position: Position, order: Order) -> Position:
@@ -179,22 +225,17 @@ def _resolved(position: Position, order: Order) -> Position:
     return position
 
 
-def _position(state: Mapping[str, Any]) -> Position:
-    past = tuple(Dealt(tuple(taken), tuple(offsets)) for taken, offsets in state.get("past", ()))
-    return Position(state["epoch"], state["base"], past, state["taken"], tuple(state.get("slots", ())))
-
-
-def _redealt(states: Sequence[Mapping[str, Any]], names: Sequence[str], length: int | None) -> Position:
-    """What all hosts have left, for another number of them."""
-    first = _position(states[0])
-    epochs = sorted({state["epoch"] for state in states})
+def _redealt(positions: Sequence[Position], names: Sequence[str], length: int | None) -> Position:
+    """Return what all hosts have left, for another number of them."""
+    first = positions[0]
+    epochs = sorted({position.epoch for position in positions})
     if len(epochs) > 1:
         raise StateError(f"expected the hosts' states of one epoch, got epochs {epochs}", "resume")
-    kept = {name: {state["slots"][at] for state in states} for at, name in enumerate(names) if name != "pack"}
+    kept = {name: {position.slots[at] for position in positions} for at, name in enumerate(names) if name != "pack"}
     if any(len(values) > 1 for values in kept.values()) or kept.get("echo", {0}) != {0}:
         raise StateError("expected hosts that are in step, got some that are not", "resume", "Take the states together")
-    offsets = tuple(state["slots"][names.index("pack")] if "pack" in names else 0 for state in states)
-    taken = tuple(int(state["taken"]) for state in states)
+    offsets = tuple(position.slots[names.index("pack")] if "pack" in names else 0 for position in positions)
+    taken = tuple(position.taken for position in positions)
     slots = tuple(0 if name == "pack" else slot for name, slot in zip(names, first.slots, strict=True))
     if not first.past and len(set(taken)) == 1 and not any(offsets):
         base = first.base + taken[0] * len(taken)
@@ -202,41 +243,18 @@ def _redealt(states: Sequence[Mapping[str, Any]], names: Sequence[str], length: 
     return replace(first, past=(*first.past, Dealt(taken, offsets)), taken=0, slots=slots)
 
 
-def _check(state: Any, dataset: Mapping[str, Any], pipeline: Sequence[str], slots: int) -> None:
-    """Refuse what is no state, and states of other data or of other steps."""
-    version = state.get("penstock") if isinstance(state, Mapping) else type(state).__name__
-    if type(version) is not int or version != VERSION:
-        raise StateError(f'expected a state with "penstock": {VERSION}, got {_shown(version)}', "resume", _HINT)
-    for name in ("epoch", "base", "taken", "index", "count"):
-        if not _is_count(state.get(name)):
-            raise _odd(name, "a number that is 0 or more", state.get(name))
-    if not state["index"] < state["count"] <= MOST_HOSTS:
-        got = f"{state['index']} of {state['count']}"
-        raise _odd("index", f"one of at most {MOST_HOSTS} hosts", got)
-    _check_numbers("slots", state.get("slots", []), slots)
-    past = state.get("past", [])
-    if not isinstance(past, Sequence) or isinstance(past, (str, bytes)) or len(past) > MOST_PAST:
-        raise _odd("past", f"a list of at most {MOST_PAST}", past)
-    for dealt in past:
-        if not isinstance(dealt, Sequence) or isinstance(dealt, (str, bytes)) or len(dealt) != 2:
-            raise _odd("past", "two lists for each run", dealt)
-        hosts = len(dealt[0]) if isinstance(dealt[0], Sequence) else 0
-        if not 1 <= hosts <= MOST_HOSTS:
-            raise _odd("past", f"1 to {MOST_HOSTS} hosts", dealt[0])
-        for numbers in dealt:
-            _check_numbers("past", numbers, hosts)
-    told = state.get("dataset")
-    if not isinstance(told, Mapping) or dict(told) != dict(dataset):
-        known, got = _told_dataset(dataset), _told_dataset(told if isinstance(told, Mapping) else {})
+def _check_agrees(state: LoaderState, spec: LoadSpec) -> None:
+    """Refuse states of other data or of other steps."""
+    if state.dataset != spec.dataset:
+        known, got = str(spec.dataset), str(state.dataset)
         got = got if got != known else f"{got}, with other shards"
         raise StateError(
             f"expected a state of {known}, got one of {got}", "resume", "Load the dataset that the state is of"
         )
-    expected, found = _short(pipeline), state.get("pipeline")
-    if not isinstance(found, Sequence) or expected != list(found):
-        got = _told(list(map(str, found))) if isinstance(found, (list, tuple)) else _shown(found)
+    expected = shortened(spec.pipeline)
+    if state.pipeline != expected:
         raise StateError(
-            f"expected a state of the pipeline {_told(expected)}, got one of {got}",
+            f"expected a state of the pipeline {_written(expected)}, got one of {_written(state.pipeline)}",
             "resume",
             "Write the loader as it was; only shard, prefetch and cache may differ",
         )
@@ -296,16 +314,46 @@ def _check_slots(slots: Sequence[int], consumed: int, steps: Sequence[Step]) -> 
             most = (most + 1) * step.times if isinstance(step, Echo) else most
 
 
-def _is_count(value: Any) -> bool:
+# Members of a state
+def _is_count(value: object) -> TypeGuard[int]:
     return type(value) is int and 0 <= value <= MOST
 
 
-def _check_numbers(name: str, values: Any, length: int) -> None:
+def _count_of(data: Mapping[str, object], name: str) -> int:
+    value = data.get(name)
+    if not _is_count(value):
+        raise _odd(name, "a number that is 0 or more", value)
+    return value
+
+
+def _numbers_of(name: str, values: object, length: int) -> tuple[int, ...]:
     if not isinstance(values, Sequence) or len(values) != length or not all(map(_is_count, values)):
         raise _odd(name, f"a list of {length} numbers that are 0 or more", values)
+    return tuple(values)
 
 
-def _odd(name: str, expected: str, got: Any) -> StateError:
+def _past_of(past: object) -> tuple[Dealt, ...]:
+    if not isinstance(past, Sequence) or isinstance(past, (str, bytes)) or len(past) > MOST_PAST:
+        raise _odd("past", f"a list of at most {MOST_PAST}", past)
+    found = []
+    for dealt in past:
+        if not isinstance(dealt, Sequence) or isinstance(dealt, (str, bytes)) or len(dealt) != 2:
+            raise _odd("past", "two lists for each run", dealt)
+        hosts = len(dealt[0]) if isinstance(dealt[0], Sequence) else 0
+        if not 1 <= hosts <= MOST_HOSTS:
+            raise _odd("past", f"1 to {MOST_HOSTS} hosts", dealt[0])
+        found.append(Dealt(_numbers_of("past", dealt[0], hosts), _numbers_of("past", dealt[1], hosts)))
+    return tuple(found)
+
+
+def _pipeline_of(found: object) -> tuple[str, ...]:
+    """Return the steps; of anything else, its text: no pipeline is equal to it."""
+    if isinstance(found, (list, tuple)):
+        return tuple(map(str, found))
+    return (_shown(found),)
+
+
+def _odd(name: str, expected: str, got: object) -> StateError:
     return StateError(f"expected {expected}, got {_shown(got)}", f"resume, {name!r} of the state", _HINT)
 
 
@@ -314,14 +362,10 @@ def _beyond(name: str, got: int, length: int) -> StateError:
     return StateError(f"expected at most {length} positions, got {got}", f"resume, {name!r} of the state", hint)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = reprlib.repr(value)
     return text if len(text) <= 100 else text[:99] + "…"
 
 
-def _told_dataset(dataset: Mapping[str, Any]) -> str:
-    return f"{dataset.get('name')!r} ({dataset.get('examples')} examples)"
-
-
-def _told(pipeline: Sequence[str]) -> str:
+def _written(pipeline: Sequence[str]) -> str:
     return ".".join(pipeline) or "(no steps)"

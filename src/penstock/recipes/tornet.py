@@ -23,7 +23,7 @@ import numpy as np
 from ..building.api import Built, Formats, checked_formats
 from ..building.api import build as build_dataset
 from ..building.plan import FormatName, Order
-from ..dataset.info import Info
+from ..dataset.manifest import Info
 from ..errors import CorruptionError, NotFoundError, SchemaError, name_known
 from ..records.array_record import ArrayRecord
 from ..records.formats import Format

@@ -10,8 +10,7 @@ import numpy as np
 
 from ..errors import SchemaError, check_known, name_known
 from ..loading.dataset import load
-from ..loading.loader import Loader
-from ..loading.split import Split
+from ..loading.loader import Loader, Split
 from ..schema.columns import Array
 
 FRAMEWORKS = ("numpy", "torch", "tf", "keras")
@@ -79,7 +78,7 @@ def _keras(examples: Loader, fields: tuple[str, ...], batch_size: int, prepare: 
     if not isinstance(examples, Split):
         hint = "Give a split: fit(shuffle=True) takes its batches in another order each epoch"
         raise SchemaError("expected years or a split, got a loader with an order of its own", "keras", hint)
-    return KerasBatches(Split(replace(examples._recipe, fields=fields), examples.name), batch_size, prepare)
+    return KerasBatches(Split(replace(examples.spec, fields=fields), examples.name), batch_size, prepare)
 
 
 def _checked(weights: Mapping[str, float]) -> dict[str, float]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .._core import Shard, Writer
-from ..errors import SchemaError, check_type
+from ..errors import ArgumentError, check_type
 from ..storage.paths import PathLike
 from .codec import default_threads
 from .shard import CODEC, Progress, Report, ShardFormat, ShardReader, ShardWriter, salvage_into
@@ -35,13 +35,13 @@ class ArrayRecord(ShardFormat):
         super().__post_init__()
         self._check_counts("group_size")
         if self.compression not in COMPRESSIONS:
-            raise SchemaError(f'expected compression "zstd", "brotli", "snappy" or None, got {self.compression!r}')
+            raise ArgumentError(f'expected compression "zstd", "brotli", "snappy" or None, got {self.compression!r}')
         least, most = LEVELS.get(self.compression or "", (0, -1))
         if self.level is not None and (type(self.level) is not int or not least <= self.level <= most):
             levels = f"a level from {least} to {most}" if most > 0 else "no level"
-            raise SchemaError(f"expected {levels} for compression {self.compression!r}, got {self.level!r}")
+            raise ArgumentError(f"expected {levels} for compression {self.compression!r}, got {self.level!r}")
         if self.group_size >= 1 << 31:
-            raise SchemaError(f"expected group_size to be below 2^31, got {self.group_size!r}")
+            raise ArgumentError(f"expected group_size to be below 2^31, got {self.group_size!r}")
 
     def open_writer(self, path: PathLike, *, sync: bool = False, threads: int | None = None) -> ArrayRecordWriter:
         """What writes a shard."""

@@ -8,29 +8,20 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from .. import _core
 from .._core import Records
 from ..errors import CorruptionError, SchemaError
-from ..schema.columns import Bytes, Ragged
-from ..schema.field import Field
+from ..schema.columns import Bytes, Ragged, Value
+from ..schema.field import Field, image_type
 from ..schema.schema import Schema
 
 SAMPLE = 100  # records that tell the schema of a file
 SAMPLE_BYTES = 64 << 20  # and no more bytes than these
 _EXPECTED = "expected tf.Example or tf.SequenceExample records"
 _DTYPES = {"int64_list": "int64", "float_list": "float32", "bytes_list": "bytes"}
-_MEDIA = {
-    b"\xff\xd8\xff": "image/jpeg",
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"GIF87a": "image/gif",
-    b"GIF89a": "image/gif",
-    b"II*\0": "image/tiff",
-    b"MM\0*": "image/tiff",
-}
 
 
 @contextmanager
@@ -64,15 +55,6 @@ def first_records(path: str | os.PathLike[str], count: int) -> tuple[Records, Co
             return _core.first_records(path, error.record or 0, SAMPLE_BYTES), error
         except CorruptionError:  # that cannot be opened at all
             return Records([]), error
-
-
-def image_type(value: bytes) -> str | None:
-    """The media type of an image file, None for other bytes."""
-    if value[:4] == b"RIFF" and value[8:12] == b"WEBP":
-        return "image/webp"
-    if value[:2] == b"BM" and int.from_bytes(value[2:6], "little") == len(value):
-        return "image/bmp"
-    return next((name for magic, name in _MEDIA.items() if value.startswith(magic)), None)
 
 
 @dataclass
@@ -198,12 +180,8 @@ def _is_text(value: bytes) -> bool:
     return all(letter.isprintable() or letter in "\t\n\r" for letter in text)
 
 
+_IMAGES = {"jpeg": "JPEG", "png": "PNG", "gif": "GIF", "tiff": "TIFF", "webp": "WebP", "bmp": "BMP"}
 _MAGIC = {
-    b"\xff\xd8\xff": "a JPEG image",
-    b"\x89PNG\r\n\x1a\n": "a PNG image",
-    b"GIF8": "a GIF image",
-    b"II*\0": "a TIFF image",
-    b"MM\0*": "a TIFF image",
     b"\x93NUMPY": "a NumPy array (.npy)",
     b"PK\x03\x04": "a ZIP archive (.zip, .npz, .pt)",
     b"\x1f\x8b\x08": "gzip data",
@@ -229,10 +207,11 @@ def byte_kind(data: bytes) -> str:
     """Return a description of bytes, such as "a JPEG image" or "JSON"."""
     if not data:
         return "no bytes"
+    image = image_type(data)
+    if image is not None:
+        return f"a {_IMAGES[image.removeprefix('image/')]} image"
     if data[:4] == b"RIFF":
-        return {b"WEBP": "a WebP image", b"WAVE": "WAV audio"}.get(data[8:12], "a RIFF file")
-    if data[:2] == b"BM" and int.from_bytes(data[2:6], "little") == len(data):
-        return "a BMP image"
+        return "WAV audio" if data[8:12] == b"WAVE" else "a RIFF file"
     if data[4:8] == b"ftyp":
         return "an MP4 file"
     for magic, name in _MAGIC.items():
@@ -356,7 +335,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def shortened(value: Any) -> str:
+def shortened(value: object) -> str:
     """A value in one short line."""
     if value is None or value is np.ma.masked:
         return "missing"
@@ -379,7 +358,7 @@ def shortened(value: Any) -> str:
     return str(value)
 
 
-def _row(values: Any) -> str:
+def _row(values: Value) -> str:
     shown = ", ".join(shortened(item) for item in values[:MOST_VALUES])
     more = f", … {len(values) - MOST_VALUES:,} more" if len(values) > MOST_VALUES else ""
     return f"[{shown}{more}]"

@@ -10,17 +10,17 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from .._core import ImageFiles
 from ..errors import SchemaError
-from ..schema.columns import Array, Bytes, Ragged
-from ..schema.dtypes import MAX_ELEMENTS, TEXTS
+from ..schema.coercion import MAX_ELEMENTS, TEXTS
+from ..schema.columns import Array, Bytes, Columns, DType, Ragged, Value
 from ..schema.field import Field
 
-Parts: TypeAlias = "tuple[Any, Array | None, Array | None, Array | None]"
+Parts: TypeAlias = "tuple[Value, Array | None, Array | None, Array | None]"
 INT64 = np.dtype(np.int64)
 UINT8 = np.dtype(np.uint8)
 
@@ -30,7 +30,7 @@ class Column(NamedTuple):
 
     key: str
     dtype: str
-    numpy_dtype: np.dtype[Any]
+    numpy_dtype: DType
     encoding: str = "none"
     shape: list[int] | None = None
     text: bool = False
@@ -65,24 +65,24 @@ class Layout:
         """The columns that hold the field, that of its values first."""
         raise NotImplementedError
 
-    def batch(self, raw: Mapping[str, Any]) -> Any:
+    def batch(self, raw: Mapping[str, Value]) -> Value:
         """The field's column from what the core decoded."""
         raise NotImplementedError
 
-    def record_values(self, exact: Any) -> dict[str, Any]:
+    def record_values(self, exact: object) -> Columns:
         """What each column holds of a value, which is one that Field.coerce gave."""
         raise NotImplementedError
 
-    def parts(self, column: Any, rows: int) -> list[Parts]:
+    def parts(self, column: Value, rows: int) -> list[Parts]:
         """A column of `rows` rows as the core takes it. This one takes any rows; layouts know quicker ways for some."""
         exact = [self.field.coerce(row, f"{self.name}[{number}]") for number, row in enumerate(column)]
         return self.gather(exact)
 
-    def chosen(self, column: Any, rows: Array) -> Parts | None:
+    def chosen(self, column: object, rows: Array) -> Parts | None:
         """The whole column as it lies in memory, but which of these rows are there; None where that will not do."""
         return None
 
-    def gather(self, exact: Iterable[Any]) -> list[Parts]:
+    def gather(self, exact: Iterable[Value]) -> list[Parts]:
         """Values that Field.coerce gave, as the core takes them."""
         columns = self.columns()
         nothing = {column.key: None for column in columns}
@@ -107,7 +107,7 @@ class Layout:
         default = self.field.default
         return None if default is None else np.asarray(default, dtype=self.field.numpy_dtype).tobytes()
 
-    def cast(self, values: Any, shape: tuple[int | None, ...]) -> Array:
+    def cast(self, values: Value, shape: tuple[int | None, ...]) -> Array:
         """An array of this shape in the field's dtype, or a SchemaError: nothing is lost."""
         if values.dtype == self.field.numpy_dtype and values.shape == shape and self.field.classes is None:
             return np.ascontiguousarray(values)
@@ -126,14 +126,14 @@ class Layout:
         return SchemaError(f"expected {self.field}, got {got}", f'{place}field "{self.name}"')
 
 
-def gathered(column: Column, values: list[Any]) -> Parts:
+def gathered(column: Column, values: list[Value]) -> Parts:
     """One column's values, row by row, as parts; a row that is missing counts as zeros."""
     there = np.array([value is not None for value in values], bool)
     present = None if there.all() else there
     if column.dtype == "bytes":
         nothing = [b""] * prod(column.shape or ()) if column.shape is not None else []
         rows = [nothing if v is None else [v] if isinstance(v, bytes) else v for v in values]
-        flat: Any = [string for row in rows for string in row]
+        flat: Value = [string for row in rows for string in row]
     else:
         zeros = np.zeros(prod(column.shape) if column.shape is not None else 0, column.numpy_dtype)
         rows = [zeros if value is None else value.reshape(-1) for value in values]
@@ -190,13 +190,13 @@ class Fixed(Layout):
     def columns(self) -> list[Column]:
         return [self.column(list(self.inner), self.default_bytes())]
 
-    def batch(self, raw: Mapping[str, Any]) -> Any:
+    def batch(self, raw: Mapping[str, Value]) -> Value:
         if self.direct_batch:
             return raw[self.key]
         values, _, _, present = raw[self.key]
         return np.ma.MaskedArray(values, np.broadcast_to(~present.reshape(-1, *(1 for _ in self.inner)), values.shape))
 
-    def parts(self, column: Any, rows: int) -> list[Parts]:
+    def parts(self, column: object, rows: int) -> list[Parts]:
         present = None
         if self.field.optional:
             if isinstance(column, np.ma.MaskedArray):
@@ -208,10 +208,10 @@ class Fixed(Layout):
             column = whole.coerce(column, self.name)
         return [(self.cast(column, (rows, *self.inner)), None, None, present)]
 
-    def chosen(self, column: Any, rows: Array) -> Parts | None:
+    def chosen(self, column: Value, rows: Array) -> Parts | None:
         present = None
         if self.field.optional and isinstance(column, np.ma.MaskedArray) and column.ndim == 1:
-            mask: Any = np.ma.getmask(column)
+            mask: Value = np.ma.getmask(column)
             column = column.data
             present = None if mask is np.ma.nomask else ~mask[rows]
         plain = isinstance(column, np.ndarray) and not isinstance(column, np.ma.MaskedArray)
@@ -220,14 +220,14 @@ class Fixed(Layout):
         fits = column.shape[1:] == self.inner and self.field.classes is None
         return (column, None, None, present) if fits else None
 
-    def _present(self, column: np.ma.MaskedArray[Any, Any]) -> Array | None:
+    def _present(self, column: np.ma.MaskedArray[Value, Value]) -> Array | None:
         mask = np.ma.getmaskarray(column).reshape(len(column), -1)
         missing = np.asarray(mask.all(axis=1) & bool(mask.shape[1]))
         if (mask.any(axis=1) != missing).any():
             raise SchemaError("expected rows that are there or missing as a whole, got a mask within a row", self.name)
         return ~missing if missing.any() else None
 
-    def record_values(self, exact: Any) -> dict[str, Any]:
+    def record_values(self, exact: object) -> Columns:
         return {self.key: exact}
 
 
@@ -244,15 +244,15 @@ class Strings(Layout):
         single = None if default is None or self.inner else default.encode() if self.text else default
         return [self.column(list(self.inner), single)]
 
-    def batch(self, raw: Mapping[str, Any]) -> Any:
+    def batch(self, raw: Mapping[str, Value]) -> Value:
         values, value_splits, _, present = raw[self.key]
-        column = Bytes._trusted(values, value_splits, self.text, self.inner, present)
+        column = Bytes.unchecked(values, value_splits, self.text, self.inner, present)
         if self.field.default is None or not self.inner:
             return column
         strings = _strings_or(column, self.field.default, self.text)
-        return Bytes._trusted(strings.values, strings.row_splits, self.text, self.inner)
+        return Bytes.unchecked(strings.values, strings.row_splits, self.text, self.inner)
 
-    def parts(self, column: Any, rows: int) -> list[Parts]:
+    def parts(self, column: object, rows: int) -> list[Parts]:
         if isinstance(column, Bytes):
             if column.text != self.text or (column.shape or ()) != self.inner:
                 raise self.wrong(f"{column}")
@@ -263,7 +263,7 @@ class Strings(Layout):
             return [(column, None, None, None)]
         return super().parts(column, rows)
 
-    def chosen(self, column: Any, rows: Array) -> Parts | None:
+    def chosen(self, column: object, rows: Array) -> Parts | None:
         if not isinstance(column, Bytes) or column.text != self.text or self.inner or column.shape:
             return None
         values, splits = column.values, column.row_splits
@@ -271,19 +271,34 @@ class Strings(Layout):
             return None
         return values, splits, None, None if column.present is None else column.present[rows]
 
-    def record_values(self, exact: Any) -> dict[str, Any]:
+    def record_values(self, exact: Value) -> Columns:
         return {self.key: exact.reshape(-1).tolist() if self.inner else exact}
+
+
+class Pixels(Strings):
+    """Images that the core decodes: one array where all have one size, masked where some are missing."""
+
+    direct_batch = False
+
+    def batch(self, raw: Mapping[str, Value]) -> Value:
+        decoded = raw[self.key]
+        if isinstance(decoded, np.ndarray):
+            return decoded
+        values, shapes, row_splits, present = decoded
+        if row_splits is not None:
+            return Ragged.unchecked(values, row_splits, shapes, present)
+        return np.ma.MaskedArray(values, np.broadcast_to(~present[:, None, None, None], values.shape))
 
 
 class RaggedLayout(Layout):
     """A layout of rows that are cut out of all elements."""
 
-    def parts(self, column: Any, rows: int) -> list[Parts]:
+    def parts(self, column: object, rows: int) -> list[Parts]:
         if not isinstance(column, Ragged):
             return super().parts(column, rows)
         return [(*self.elements(column), column.present)]
 
-    def elements(self, column: Ragged) -> tuple[Any, Array | None, Array]:
+    def elements(self, column: Ragged) -> tuple[Value, Array | None, Array]:
         """The elements of all rows, where each string begins and ends if they are such, and where each row does."""
         raise NotImplementedError
 
@@ -304,7 +319,7 @@ class Rows(RaggedLayout):
     def columns(self) -> list[Column]:
         return [self.column(None, None if self.strings else self.default_bytes())]
 
-    def batch(self, raw: Mapping[str, Any]) -> Any:
+    def batch(self, raw: Mapping[str, Value]) -> Value:
         values, row_splits, present = self.flat(raw)
         if self.field.default is not None and self.strings and not present.all():
             column = self.rows(values, row_splits, present)
@@ -313,26 +328,26 @@ class Rows(RaggedLayout):
             row_splits = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         return self.rows(values, row_splits, None if self.field.default is not None else present)
 
-    def flat(self, raw: Mapping[str, Any]) -> tuple[Any, Array, Any]:
+    def flat(self, raw: Mapping[str, Value]) -> tuple[Value, Array, Value]:
         """All elements, where each record's begin and end, and which records have some."""
         values, value_splits, row_splits, present = raw[self.key]
-        return Bytes._trusted(values, value_splits, self.text) if self.strings else values, row_splits, present
+        return Bytes.unchecked(values, value_splits, self.text) if self.strings else values, row_splits, present
 
-    def rows(self, values: Any, splits: Array, present: Array | None) -> Ragged:
+    def rows(self, values: Value, splits: Array, present: Array | None) -> Ragged:
         """The elements cut into rows."""
         if len(self.shape) == 1:
-            return Ragged._trusted(values, splits, None, present)
+            return Ragged.unchecked(values, splits, None, present)
         lengths = np.diff(splits)
         wrong = np.flatnonzero(lengths % self.size)
         if len(wrong):
             raise self.wrong(f"{lengths[wrong[0]]} values", int(wrong[0]))
         if self.leading and not self.strings:
-            return Ragged._trusted(values.reshape(-1, *self.inner), splits // self.size, None, present)
+            return Ragged.unchecked(values.reshape(-1, *self.inner), splits // self.size, None, present)
         unknown = lengths // self.size
         sizes = [unknown if size is None else np.full_like(unknown, size) for size in self.shape]
-        return Ragged._trusted(values, splits, np.stack(sizes, axis=1), present)
+        return Ragged.unchecked(values, splits, np.stack(sizes, axis=1), present)
 
-    def elements(self, column: Ragged) -> tuple[Any, Array | None, Array]:
+    def elements(self, column: Ragged) -> tuple[Value, Array | None, Array]:
         values = column.values
         if isinstance(values, Ragged) or isinstance(values, Bytes) != self.strings:
             raise self.wrong(f"{column}")
@@ -344,7 +359,7 @@ class Rows(RaggedLayout):
             raise self.wrong(f"{values}")
         return (*_string_parts(values), np.ascontiguousarray(splits))
 
-    def record_values(self, exact: Any) -> dict[str, Any]:
+    def record_values(self, exact: Value) -> Columns:
         flat = exact.reshape(-1)
         return {self.key: flat.tolist() if self.strings else flat}
 
@@ -367,20 +382,20 @@ class EncodedList(RaggedLayout):
     def columns(self) -> list[Column]:
         return [Column(self.key, "bytes", UINT8, optional=self.field.optional)]
 
-    def batch(self, raw: Mapping[str, Any]) -> Any:
+    def batch(self, raw: Mapping[str, Value]) -> Value:
         return self.rows(*self.flat(raw))
 
-    def flat(self, raw: Mapping[str, Any]) -> tuple[Array, Array, Array | None]:
+    def flat(self, raw: Mapping[str, Value]) -> tuple[Array, Array, Array | None]:
         """All elements, where each record's begin and end, and which records have some."""
         values, value_splits, row_splits, present = raw[self.key]
-        strings = Bytes._trusted(values, value_splits)
+        strings = Bytes.unchecked(values, value_splits)
         row_of = np.repeat(np.arange(len(row_splits) - 1), np.diff(row_splits))
         data = b"".join(self._decoded(string, int(row)) for string, row in zip(strings, row_of, strict=True))
         return np.frombuffer(bytearray(data), self.dtype).reshape(len(strings), *self.inner), row_splits, present
 
     def rows(self, values: Array, splits: Array, present: Array | None) -> Ragged:
         """The elements cut into rows."""
-        return Ragged._trusted(values, splits, None, present)
+        return Ragged.unchecked(values, splits, None, present)
 
     def _decoded(self, data: bytes, row: int) -> bytes:
         if self.field.encoding == "zlib":
@@ -395,7 +410,7 @@ class EncodedList(RaggedLayout):
             raise self.wrong(f"{len(data)} bytes for an element of {self.element_bytes}", row)
         return data
 
-    def elements(self, column: Ragged) -> tuple[Any, Array | None, Array]:
+    def elements(self, column: Ragged) -> tuple[Value, Array | None, Array]:
         values = column.values
         if not isinstance(values, np.ndarray):
             raise self.wrong(f"{column}")
@@ -404,7 +419,7 @@ class EncodedList(RaggedLayout):
         splits = np.concatenate([[0], np.cumsum(shapes[:, 0])])
         return self._encoded(self.cast(values, values.shape).reshape(splits[-1], *self.inner)), None, splits
 
-    def record_values(self, exact: Any) -> dict[str, Any]:
+    def record_values(self, exact: Value) -> Columns:
         return {self.key: self._encoded(exact)}
 
     def _encoded(self, elements: Array) -> list[bytes]:
@@ -426,16 +441,16 @@ class Shaped(Layout):
         shape = Column(field.record_keys[1], "int64", INT64, "none", [len(field.shape)], False, field.optional, default)
         return [self.column(None, self.default_bytes()), shape]
 
-    def batch(self, raw: Mapping[str, Any]) -> Any:
+    def batch(self, raw: Mapping[str, Value]) -> Value:
         values, _, row_splits, present = raw[self.key]
         given = raw[self.field.record_keys[1]]
         shapes = given[0] if isinstance(given, tuple) else given
         if present is not None:
             shapes = np.where(present[:, None], shapes, 0)
         check_shapes(self, shapes, self.field.shape, present, np.diff(row_splits))
-        return Ragged._trusted(values, row_splits, shapes, present)
+        return Ragged.unchecked(values, row_splits, shapes, present)
 
-    def parts(self, column: Any, rows: int) -> list[Parts]:
+    def parts(self, column: object, rows: int) -> list[Parts]:
         if not isinstance(column, Ragged):
             return super().parts(column, rows)
         values = column.values
@@ -447,7 +462,7 @@ class Shaped(Layout):
         shape_parts = (np.ascontiguousarray(shapes), None, None, column.present)
         return [(flat, None, np.ascontiguousarray(splits), column.present), shape_parts]
 
-    def record_values(self, exact: Any) -> dict[str, Any]:
+    def record_values(self, exact: Value) -> Columns:
         return {self.key: exact.reshape(-1), self.field.record_keys[1]: np.array(exact.shape, np.int64)}
 
 
@@ -464,7 +479,7 @@ class Nested(Layout):
         lengths = [Column(key, "int64", INT64, optional=self.field.optional) for key in self.length_keys]
         return [*self.rows.columns(), *lengths]
 
-    def batch(self, raw: Mapping[str, Any]) -> Any:
+    def batch(self, raw: Mapping[str, Value]) -> Value:
         values, record_splits, present = self.rows.flat(raw)
         levels = []
         for key in self.length_keys:
@@ -473,7 +488,7 @@ class Nested(Layout):
         size = self.size if isinstance(self.rows, Rows) else 1  # an encoded element is one string
         # Each level's lengths, added up within a record, must come to what the level below it has there.
         below = record_splits
-        column: Any = None
+        column: Value = None
         for number, (lengths, outer) in reversed(list(enumerate(levels))):
             innermost = number == len(levels) - 1
             splits = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths * size if innermost else lengths)])
@@ -481,15 +496,15 @@ class Nested(Layout):
             if (lengths < 0).any() or wrong.any():
                 row = int(np.argmax(wrong)) - 1 if wrong.any() else 0
                 raise self.wrong("row lengths that do not add up", max(row, 0))
-            column = self.rows.rows(values, splits, None) if innermost else Ragged._trusted(column, splits)
+            column = self.rows.rows(values, splits, None) if innermost else Ragged.unchecked(column, splits)
             below = outer
-        return Ragged._trusted(column, below, None, present)
+        return Ragged.unchecked(column, below, None, present)
 
-    def parts(self, column: Any, rows: int) -> list[Parts]:
+    def parts(self, column: object, rows: int) -> list[Parts]:
         if not isinstance(column, Ragged):
             return super().parts(column, rows)
         lengths: list[Parts] = []
-        below: Any = column
+        below: Value = column
         splits = np.arange(rows + 1)
         for _ in self.length_keys:
             outer = below.row_splits[splits]
@@ -502,8 +517,8 @@ class Nested(Layout):
         values, value_splits, elements = self.rows.elements(below)
         return [(values, value_splits, np.ascontiguousarray(elements[splits]), column.present), *lengths]
 
-    def record_values(self, exact: Any) -> dict[str, Any]:
-        values: dict[str, Any] = {}
+    def record_values(self, exact: Value) -> Columns:
+        values: Columns = {}
         for key in self.length_keys[:-1]:
             values[key] = np.array([len(row) for row in exact], np.int64)
             exact = [inner for row in exact for inner in row]
@@ -530,13 +545,13 @@ def _row_shapes(column: Ragged) -> tuple[Array, Array]:
 
 def _string_parts(column: Bytes) -> tuple[Array, Array]:
     if column.text and len(column.values) and column.values.max() > 127:
-        column._strings()  # says which one is not UTF-8
+        column.strings()  # says which one is not UTF-8
     return np.ascontiguousarray(column.values), np.ascontiguousarray(column.row_splits)
 
 
-def _strings_or(column: Iterable[Any], default: Any, text: bool) -> Bytes:
+def _strings_or(column: Iterable[Value], default: object, text: bool) -> Bytes:
     """The strings of all rows, the default's in place of a row that is missing."""
-    flat: list[Any] = []
+    flat: list[Value] = []
     for row in column:
         flat += np.array(default if row is None else row, dtype=object).reshape(-1).tolist()
     return Bytes.from_list(flat, text=text)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from .._core import Records, SequencePlan
 from ..errors import SchemaError, name_known
-from ..schema.columns import Array, Ragged
+from ..schema.columns import Array, Columns, ExampleDict, Ragged, Value
 from ..schema.schema import Schema
 from .codec import Codec, first_row, rows_in
 from .layouts import Layout, Parts
@@ -27,7 +27,7 @@ class SequenceCodec:
     Both kinds of fields stand side by side in one dict. A step field has one value for each step.
     """
 
-    def __init__(self, context: Schema | Mapping[str, Any], steps: Schema | Mapping[str, Any]) -> None:
+    def __init__(self, context: Schema | Mapping[str, Value], steps: Schema | Mapping[str, Value]) -> None:
         self._context = Codec(context)
         self._steps = Codec(steps)
         self.context = self._context.schema
@@ -36,46 +36,46 @@ class SequenceCodec:
         if both:
             got = f"{both[0]!r} in the context and in the steps"
             raise SchemaError(f"expected each field once, got {got}", hint="Rename one of them")
-        for name, layout in self._steps._layouts.items():
+        for name, layout in self._steps.layouts.items():
             if len(layout.columns()) > 1:
                 hint = "Leave one dimension unknown, or one list, in each step"
                 raise SchemaError(f"expected a step that one feature holds, got {layout.field}", name, hint)
-        self._plan = SequencePlan(self._context._plan, self._steps._plan)
+        self._plan = SequencePlan(self._context.plan, self._steps.plan)
 
     def __repr__(self) -> str:
         return f"SequenceCodec(context={self.context!r}, steps={self.steps!r})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (SequenceCodec, (self.context, self.steps))
 
     # Records to examples
 
-    def decode(self, records: Records | Iterable[bytes]) -> dict[str, Any]:
+    def decode(self, records: Records | Iterable[bytes]) -> Columns:
         """Records as a batch: a column for each field, a Ragged one for each field of the steps."""
         context, steps = self._plan.decode(records if isinstance(records, Records) else list(records))
-        columns = {name: _step_column(layout, steps[name]) for name, layout in self._steps._layouts.items()}
-        return self._context._batch(context) | self.steps.unflatten(columns)
+        columns = {name: _step_column(layout, steps[name]) for name, layout in self._steps.layouts.items()}
+        return self._context.to_batch(context) | self.steps.unflatten(columns)
 
-    def decode_example(self, record: bytes) -> dict[str, Any]:
+    def decode_example(self, record: bytes) -> ExampleDict:
         """One record as an example."""
         return first_row(self.decode([record]))
 
     # Examples to records
 
-    def encode(self, columns: Mapping[str, Any]) -> Records:
+    def encode(self, columns: Mapping[str, Value]) -> Records:
         """A batch of columns as records."""
         context, steps = self._split(columns)
         flat = self.steps.flatten(steps)
         rows = None if context else self._count(flat)
-        parts, rows = self._context._parts(context, rows)
+        parts, rows = self._context.to_parts(context, rows)
         return self._plan.encode(
-            parts, [_step_parts(layout, flat[name], rows) for name, layout in self._steps._layouts.items()], rows
+            parts, [_step_parts(layout, flat[name], rows) for name, layout in self._steps.layouts.items()], rows
         )
 
-    def encode_examples(self, examples: Iterable[Mapping[str, Any]]) -> Records:
+    def encode_examples(self, examples: Iterable[Mapping[str, Value]]) -> Records:
         """Examples as records."""
-        context: list[dict[str, Any]] = []
-        steps: list[dict[str, Any]] = []
+        context: list[ExampleDict] = []
+        steps: list[ExampleDict] = []
         for number, example in enumerate(examples):
             where = f"[{number}]"
             if not isinstance(example, Mapping):
@@ -85,19 +85,19 @@ class SequenceCodec:
             steps.append(self.steps.flatten(of_steps, where))
         parts = [
             own
-            for name, layout in self._context._layouts.items()
+            for name, layout in self._context.layouts.items()
             for own in layout.gather(example[name] for example in context)
         ]
         lists = [
             _step_parts(layout, [example[name] for example in steps], len(steps))
-            for name, layout in self._steps._layouts.items()
+            for name, layout in self._steps.layouts.items()
         ]
         return self._plan.encode(parts, lists, len(steps))
 
-    def _split(self, values: Mapping[str, Any], where: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
+    def _split(self, values: Mapping[str, Value], where: str = "") -> tuple[Columns, Columns]:
         """The values of the context, and those of the steps."""
-        context: dict[str, Any] = {}
-        steps: dict[str, Any] = {}
+        context: Columns = {}
+        steps: Columns = {}
         for name, value in values.items():
             if name not in self.context and name not in self.steps:
                 known = [*self.context, *self.steps]
@@ -105,22 +105,22 @@ class SequenceCodec:
             (context if name in self.context else steps)[name] = value
         return context, steps
 
-    def _count(self, flat: Mapping[str, Any]) -> int | None:
+    def _count(self, flat: Mapping[str, Value]) -> int | None:
         """How many rows the columns of the steps have, where the context has none."""
-        name, layout = next(iter(self._steps._layouts.items()), (None, None))
+        name, layout = next(iter(self._steps.layouts.items()), (None, None))
         return rows_in(flat[name], name, f"list[{layout.field}]") if name and layout else None
 
 
-def _step_column(layout: Layout, decoded: tuple[Any, Array, Array | None]) -> Ragged:
+def _step_column(layout: Layout, decoded: tuple[Value, Array, Array | None]) -> Ragged:
     """The column of a step field from what the core decoded: the column of all steps, cut into examples."""
     values, splits, present = decoded
     steps = layout.batch({layout.key: values})
     if isinstance(steps, np.ma.MaskedArray) and not np.ma.is_masked(steps):
         steps = steps.data
-    return Ragged._trusted(steps, splits, None, None if present is None or present.all() else present)
+    return Ragged.unchecked(steps, splits, None, None if present is None or present.all() else present)
 
 
-def _step_parts(layout: Layout, column: Any, rows: int) -> StepParts:
+def _step_parts(layout: Layout, column: Value, rows: int) -> StepParts:
     """A step field as the core takes it: the parts of all steps, where each example's begin and end, and present."""
     kind = f"list[{layout.field}]"
     found = rows_in(column, layout.name, kind)
@@ -129,7 +129,7 @@ def _step_parts(layout: Layout, column: Any, rows: int) -> StepParts:
     if isinstance(column, Ragged) and column.shapes is None:
         values, splits, present = column.values, column.row_splits, column.present
         return layout.parts(values, len(values))[0], np.ascontiguousarray(splits), present
-    steps: list[Any] = []
+    steps: list[Value] = []
     counts = np.zeros(rows + 1, np.int64)
     there = np.ones(rows, bool)
     for row, value in enumerate(column):

@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, TypeVar, overload
+from typing import ClassVar, TypeVar, overload
 
 import numpy as np
 
 from .._core import Feed, Index, Shard, Writer, salvage
 from .._core import Records as Records
-from ..errors import SchemaError, check_type
+from ..errors import ArgumentError, SchemaError, check_type
+from ..schema.columns import Columns, ExampleDict, Value
 from ..storage.paths import PathLike
 from .codec import Codec, default_threads, first_row
-from .index import existing_sidecar
+from .index import existing_sidecar, is_foreign, sidecar_path
 
 CODEC = "Codec(schema) says what is written: write_examples(Codec(schema), examples)"
 _COMPRESSIONS = ("gzip", "zlib", "zstd", "bzip2", "xz", "brotli", "snappy")
@@ -42,7 +43,7 @@ class ShardFormat:
         for name in names:
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise SchemaError(f"expected {name} to be 1 or more, got {value!r}")
+                raise ArgumentError(f"expected {name} to be 1 or more, got {value!r}")
 
     def open_writer(self, path: PathLike, *, sync: bool = False, threads: int | None = None) -> ShardWriter:
         """What writes a shard of this format, with all that stands beside it."""
@@ -62,47 +63,60 @@ class Summary:
 class ShardWriter:
     """Writes a file of records. It is seen under its name only once it is closed; an error leaves nothing behind."""
 
-    def __init__(self, path: PathLike, writer: Writer, *, sync: bool, threads: int) -> None:
+    def __init__(
+        self, path: PathLike, writer: Writer, *, sync: bool, threads: int, sidecar: bool | None = None
+    ) -> None:
+        """Write a file through a writer of the core.
+
+        sidecar  Whether an index is kept beside the file; None where the format has an index of its own.
+        """
         self.path = Path(path)
         self.summary: Summary | None = None
-        self._writer = writer
+        self.native = writer
         self._sync = sync
         if sync:
             writer.sync_along()
         self._threads = threads
+        self._sidecar = sidecar
 
     def __len__(self) -> int:
-        return self.summary.records if self.summary else len(self._writer)
+        return self.summary.records if self.summary else len(self.native)
 
     def write(self, record: bytes) -> None:
         """Append one record."""
-        self._writer.write(record)
+        self.native.write(record)
 
     def write_records(self, records: Records | Iterable[bytes]) -> None:
         """Append records."""
-        self._writer.write_records(records if isinstance(records, Records) else Records(records))
+        self.native.write_records(records if isinstance(records, Records) else Records(records))
 
-    def write_columns(self, codec: Codec, columns: Mapping[str, Any]) -> None:
+    def write_columns(self, codec: Codec, columns: Mapping[str, Value]) -> None:
         """Append a batch of columns; other threads encode while this one writes."""
         check_type(codec, Codec, "a codec", "write_columns", CODEC)
-        parts, rows = codec._parts(columns)
-        self._writer.write_columns(codec._plan, parts, rows, self._threads)
+        parts, rows = codec.to_parts(columns)
+        self.native.write_columns(codec.plan, parts, rows, self._threads)
 
-    def write_examples(self, codec: Codec, examples: Iterable[Mapping[str, Any]]) -> None:
+    def write_examples(self, codec: Codec, examples: Iterable[Mapping[str, Value]]) -> None:
         """Append examples."""
         check_type(codec, Codec, "a codec", "write_examples", CODEC)
-        rows, coerce = codec._rows(examples)
-        self._writer.write_examples(codec._plan, rows, coerce, self._threads)
+        rows, coerce = codec.to_rows(examples)
+        self.native.write_examples(codec.plan, rows, coerce, self._threads)
 
     def close(self) -> None:
         """Publish the file."""
         if self.summary is None:
-            records, size, crc32c, index = self._writer.finish(self._sync)
+            records, size, crc32c, index = self.native.finish(self._sync)
             self.summary = Summary(str(self.path), records, size, crc32c)
-            self._published(index)
+            if self._sidecar is not None:
+                self._publish_index(index)
 
-    def _published(self, index: Index | None) -> None:
-        """What is left to do once the file is there."""
+    def _publish_index(self, index: Index | None) -> None:
+        """Write the index beside the file, or remove the one of an earlier file."""
+        sidecar = sidecar_path(self.path)
+        if index is not None and self._sidecar:
+            index.write(sidecar)
+        elif not is_foreign(sidecar):
+            sidecar.unlink(missing_ok=True)
 
     def __enter__(self: Writing) -> Writing:
         return self
@@ -113,7 +127,7 @@ class ShardWriter:
         if kind is None:
             self.close()
         else:
-            self._writer.abandon()
+            self.native.abandon()
 
 
 @dataclass(frozen=True)
@@ -151,7 +165,7 @@ class ShardReader:
             found = {"tfrecord": "a TFRecord", "array_record": "an ArrayRecord", "tar": "a tar"}
             raise SchemaError(f"expected {found[format]} file, got {found[self.format]} file", str(path))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (open_shard, (self.path,))
 
     @property
@@ -166,7 +180,7 @@ class ShardReader:
         return next((word for word in words if word in _COMPRESSIONS), None)
 
     @property
-    def offsets(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    def offsets(self) -> np.ndarray[Value, np.dtype[np.uint64]]:
         """Where each frame, chunk or sample begins in the uncompressed file, and where the last one ends."""
         return self._shard.offsets
 
@@ -190,15 +204,15 @@ class ShardReader:
         for first in range(0, len(self), step):
             yield from self[first : first + step]
 
-    def example(self, codec: Codec, index: int) -> dict[str, Any]:
+    def example(self, codec: Codec, index: int) -> ExampleDict:
         """One record, decoded."""
-        if codec._direct_example:
-            return codec._example(self._shard.example(codec._plan, index))
+        if codec.direct_example:
+            return codec.to_example(self._shard.example(codec.plan, index))
         return first_row(self.examples(codec, [index]))
 
-    def examples(self, codec: Codec, indices: slice | Sequence[int]) -> dict[str, Any]:
+    def examples(self, codec: Codec, indices: slice | Sequence[int]) -> Columns:
         """Some records, decoded as a batch."""
-        return codec._batch(self._shard.examples(codec._plan, self._numbers(indices)))
+        return codec.to_batch(self._shard.examples(codec.plan, self._numbers(indices)))
 
     def batches(
         self,
@@ -209,11 +223,11 @@ class ShardReader:
         stop: int | None = None,
         drop_remainder: bool = False,
         threads: int | None = None,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Columns]:
         """The records in order, decoded in batches of `size`, ahead of the caller on `threads` threads."""
         first, last, _ = slice(start, stop).indices(len(self))
         span = (first, max(first, last))
-        return _batches(codec, self._shard.feed(codec._plan, span, size, drop_remainder, threads or default_threads()))
+        return _batches(codec, self._shard.feed(codec.plan, span, size, drop_remainder, threads or default_threads()))
 
     def verify(self, *, progress: Progress = None) -> Report:
         """Look at every byte of the file."""
@@ -223,10 +237,10 @@ class ShardReader:
         return list(range(*indices.indices(len(self))) if isinstance(indices, slice) else indices)
 
 
-def _batches(codec: Codec, feed: Feed) -> Iterator[dict[str, Any]]:
+def _batches(codec: Codec, feed: Feed) -> Iterator[Columns]:
     try:
         for raw in feed:
-            yield codec._batch(raw)
+            yield codec.to_batch(raw)
     finally:
         feed.close()
 
@@ -243,7 +257,7 @@ def verify(path: PathLike, *, progress: Progress = None) -> Report:
 
 def salvage_into(writer: ShardWriter, path: PathLike, *, progress: Progress = None) -> Report:
     """Append the whole records of a damaged file, and report what was skipped."""
-    return _report(path, salvage(path, writer._writer, progress))
+    return _report(path, salvage(path, writer.native, progress))
 
 
 def _report(path: PathLike, found: tuple[int, int, list[tuple[int, int, int, str]]]) -> Report:

@@ -19,13 +19,14 @@ import tarfile
 from ast import literal_eval
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from .._core import describe
 from ..errors import CorruptionError, SchemaError
-from ..schema.dtypes import INTEGERS, TEXTS
+from ..schema.coercion import INTEGERS, TEXTS
+from ..schema.columns import ExampleDict, Value
 from ..schema.field import Field
 from ..schema.schema import Schema
 from .inspect import first_records
@@ -124,7 +125,7 @@ def _array(data: bytes) -> tuple[str, tuple[int, ...]] | None:
         return None
 
 
-def checked_schema(schema: Schema | Mapping[str, Any]) -> Schema:
+def checked_schema(schema: Schema | Mapping[str, Value]) -> Schema:
     """A schema that somebody gave, with arrays stored as they are."""
     given = schema if isinstance(schema, Schema) else Schema(schema)
     fields = {}
@@ -162,13 +163,13 @@ def is_tar(path: str) -> bool:
     return tarfile.is_tarfile(path) or path.lower().endswith(".tar.zst")
 
 
-def read_sample(record: bytes, schema: Schema, where: str) -> dict[str, Any]:
+def read_sample(record: bytes, schema: Schema, where: str) -> ExampleDict:
     """The files of a sample that `first_records` gave, as `load` reads them: by the schema."""
     held = {name: values[0] for name, _, _, values in describe(record) if values}
     return {field.name: _read(held.get(field.name), field, where) for field in schema.leaves()}
 
 
-def _read(data: bytes | None, field: Field, where: str) -> Any:
+def _read(data: bytes | None, field: Field, where: str) -> Value:
     if data is None:
         return None
     kind = _rule(field)[1]
@@ -198,7 +199,7 @@ def exact_schema(schema: Schema, samples: int, extensions: Iterable[Mapping[str,
     for found in extensions:
         for name, count in found.items():
             counts[name] = counts.get(name, 0) + count
-    fields: dict[str, Any] = {}
+    fields: ExampleDict = {}
     for name, count in counts.items():
         field = schema.get(name, _raw_field(name) if raw else _field(name))
         assert isinstance(field, Field)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from .._core import Index, Shard, Writer
-from ..errors import SchemaError, check_type
+from .._core import Shard, Writer
+from ..errors import ArgumentError, check_type
 from ..storage.paths import PathLike
 from .codec import default_threads
-from .index import existing_sidecar, is_foreign, sidecar_path
+from .index import existing_sidecar
 from .shard import CODEC, Progress, Report, ShardFormat, ShardReader, ShardWriter, salvage_into
 
 
@@ -32,9 +32,9 @@ class TFRecord(ShardFormat):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.compression not in (None, "gzip", "zlib"):
-            raise SchemaError(f'expected compression None, "gzip" or "zlib", got {self.compression!r}')
+            raise ArgumentError(f'expected compression None, "gzip" or "zlib", got {self.compression!r}')
         if not 1 <= self.level <= 9:
-            raise SchemaError(f"expected a level from 1 to 9, got {self.level!r}")
+            raise ArgumentError(f"expected a level from 1 to 9, got {self.level!r}")
 
     def open_writer(self, path: PathLike, *, sync: bool = False, threads: int | None = None) -> TFRecordWriter:
         """What writes a shard, and its index beside it."""
@@ -63,16 +63,8 @@ class TFRecordWriter(ShardWriter):
     ) -> None:
         self.format = TFRecord() if format is None else format
         check_type(self.format, TFRecord, "TFRecord(...)", "format", CODEC)
-        self._index = index
         writer = Writer(path, self.format.compression or "none", self.format.level)
-        super().__init__(path, writer, sync=sync, threads=threads or default_threads())
-
-    def _published(self, index: Index | None) -> None:
-        sidecar = sidecar_path(self.path)
-        if index is not None and self._index:
-            index.write(sidecar)
-        elif not is_foreign(sidecar):
-            sidecar.unlink(missing_ok=True)
+        super().__init__(path, writer, sync=sync, threads=threads or default_threads(), sidecar=index)
 
 
 class TFRecordReader(ShardReader):

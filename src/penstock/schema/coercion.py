@@ -1,4 +1,4 @@
-"""How a value is fitted into its field: without a loss, or not at all.
+"""Dtypes and shapes, and how a value is fitted into its field: without a loss, or not at all.
 
 NumPy's numbers keep their dtype or move to one that holds them all, Python's have no width and must fit, texts become
 bytes. Lists that belong together are equally long.
@@ -12,15 +12,59 @@ import reprlib
 import struct
 import zlib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from ..errors import SchemaError, name_known
-from .dtypes import DTYPES, FLOATS, INTEGERS, MAX_RANK, TEXTS, Shape, common_dtype, write_dimensions
+from ..errors import MissingDependencyError, SchemaError, name_known
+from .columns import Array, DType, Value
 
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+TEXTS = ("bytes", "str")
+DTYPES = ("bool", *INTEGERS, *FLOATS, *TEXTS)
+MAX_DEPTH = 32  # dicts within dicts, and lists within lists
+MAX_RANK = 30  # dimensions of one value: NumPy stops at 32, and a batch adds one
+MAX_ELEMENTS = 2**40  # of one value's known dimensions: far more than a record holds
+Shape: TypeAlias = "tuple[int | None, ...]"
 _COLORS = {1: 0, 2: 4, 3: 2, 4: 6}  # channels, and what PNG calls them: grey, grey and alpha, RGB, RGB and alpha
 _IMAGES = "An image is the bytes of its file, an image of Pillow, or uint8[height,width,channels]"
+
+
+def common_dtype(a: str, b: str) -> str | None:
+    """The narrowest dtype that holds both, None if there is none. An integer and a float meet in float64."""
+    if a == b:
+        return a
+    if a in TEXTS or b in TEXTS:
+        return None
+    if a in FLOATS or b in FLOATS:
+        return "float32" if a in FLOATS and b in FLOATS and "float64" not in (a, b) else "float64"
+    if "bool" in (a, b):
+        return b if a == "bool" else a
+    a, b = sorted((a, b), key=lambda dtype: int(dtype.lstrip("uint")))
+    if a[0] == b[0] or (a[0] == "u" and a[1:] != b):
+        return b
+    bits = 2 * int((a if a[0] == "u" else b).lstrip("uint"))
+    return f"int{bits}" if bits <= 64 else None
+
+
+def numpy_dtype(name: str) -> DType | None:
+    """Return the dtype of arrays; None for bytes and str."""
+    if name in TEXTS:
+        return None
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        from ml_dtypes import bfloat16
+    except ImportError:
+        raise MissingDependencyError.needed("ml_dtypes", "bfloat16 fields", extra="bfloat16") from None
+    dtype: DType = np.dtype(bfloat16)
+    return dtype
+
+
+def write_dimensions(shape: Shape) -> str:
+    """A shape as types show it: "[4,?]", nothing for a single value."""
+    return f"[{','.join('?' if size is None else str(size) for size in shape)}]" if shape else ""
 
 
 class ValueType(Protocol):
@@ -38,11 +82,9 @@ class ValueType(Protocol):
     def kind(self) -> str: ...
     @property
     def levels(self) -> int: ...
-    @property
-    def numpy_dtype(self) -> np.dtype[Any] | None: ...
 
 
-def coerce(field: ValueType, value: Any, where: str) -> Any:
+def coerce(field: ValueType, value: object, where: str) -> Value:
     """The value in its one canonical form, or a SchemaError (see Field.coerce)."""
     if value is None or value is np.ma.masked:
         if field.optional:
@@ -51,7 +93,7 @@ def coerce(field: ValueType, value: Any, where: str) -> Any:
     return _coerce(field, value, field.levels, where)
 
 
-def _coerce(field: ValueType, value: Any, levels: int, where: str) -> Any:
+def _coerce(field: ValueType, value: object, levels: int, where: str) -> Value:
     """The value, where `levels` lists still enclose it."""
     if isinstance(value, np.ndarray) and value.dtype == object:
         value = value.tolist()
@@ -74,8 +116,8 @@ def _coerce(field: ValueType, value: Any, levels: int, where: str) -> Any:
     return array if array.ndim or array.dtype != object else array[()]
 
 
-def _coerce_texts(field: ValueType, value: Any, where: str) -> np.ndarray[Any, Any]:
-    items: list[Any]
+def _coerce_texts(field: ValueType, value: object, where: str) -> Array:
+    items: list[Value]
     shape: tuple[int, ...]
     if isinstance(value, np.ndarray):
         items, shape = value.ravel().tolist(), value.shape
@@ -86,15 +128,17 @@ def _coerce_texts(field: ValueType, value: Any, where: str) -> np.ndarray[Any, A
         if field.dtype == "bytes" and isinstance(item, (bytes, bytearray, memoryview)):
             encoded[index] = bytes(item)
         elif field.dtype == "str" and isinstance(item, str):
-            if not is_utf8(item):
-                raise _mismatch(field, value, where, got=f"a str that is not valid Unicode, {reprlib.repr(item)}")
-            encoded[index] = item.encode()
+            try:
+                encoded[index] = item.encode()
+            except UnicodeEncodeError:  # half of a surrogate pair
+                got = f"a str that is not valid Unicode, {reprlib.repr(item)}"
+                raise _mismatch(field, value, where, got=got) from None
         else:
             raise _mismatch(field, value, where, _text_hint(field, item, value))
     return encoded.reshape(shape)
 
 
-def _text_hint(field: ValueType, item: Any, value: Any) -> str:
+def _text_hint(field: ValueType, item: object, value: object) -> str:
     """How a value becomes a str or bytes, where that is known."""
     if field.dtype == "str":
         return "Convert it: value.decode()" if hasattr(item, "decode") else "Convert it first: str(value)"
@@ -110,12 +154,12 @@ def _text_hint(field: ValueType, item: Any, value: Any) -> str:
 
 
 # Images
-def is_picture(value: Any) -> bool:
+def is_picture(value: object) -> bool:
     """Whether a value is an image of Pillow."""
     return type(value).__module__.startswith("PIL.") and hasattr(value, "save") and hasattr(value, "getbands")
 
 
-def _encode_images(field: ValueType, value: Any, levels: int, where: str) -> Any:
+def _encode_images(field: ValueType, value: Value, levels: int, where: str) -> Value:
     """The files of images that are given as pixels: PNG, which loses nothing. What are files already stays."""
     if levels:
         rows = value if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) > 1 else None
@@ -131,7 +175,7 @@ def _encode_images(field: ValueType, value: Any, levels: int, where: str) -> Any
     return value
 
 
-def _encode_picture(field: ValueType, picture: Any, where: str) -> bytes:
+def _encode_picture(field: ValueType, picture: Value, where: str) -> bytes:
     if getattr(picture, "n_frames", 1) > 1:
         got = f"an animation of {picture.n_frames} frames"
         raise _mismatch(field, picture, where, "Give the bytes of its file, or one frame: image.copy()", got=got)
@@ -144,11 +188,17 @@ def _encode_picture(field: ValueType, picture: Any, where: str) -> bytes:
     return out.getvalue()
 
 
-def _encode_pixels(field: ValueType, pixels: np.ndarray[Any, Any], where: str) -> bytes:
-    """A PNG file of uint8[height, width] or uint8[height, width, 1 to 4]."""
+def _encode_pixels(field: ValueType, pixels: Array, where: str) -> bytes:
+    """Return a PNG file of pixels that PNG can hold."""
     channels = pixels.shape[2] if pixels.ndim == 3 else 1
     if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or channels not in _COLORS or not pixels.size:
         raise _mismatch(field, pixels, where, _IMAGES)
+    return encode_png(pixels)
+
+
+def encode_png(pixels: Array) -> bytes:
+    """Return a PNG file of uint8[height, width] or uint8[height, width, 1 to 4]."""
+    channels = pixels.shape[2] if pixels.ndim == 3 else 1
     height, width = pixels.shape[:2]
     lines = pixels.reshape(height, width * channels)
     filtered = np.empty((height, 1 + width * channels), np.uint8)
@@ -162,7 +212,7 @@ def _encode_pixels(field: ValueType, pixels: np.ndarray[Any, Any], where: str) -
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
-def _coerce_numbers(field: ValueType, value: Any, where: str) -> np.ndarray[Any, Any]:
+def _coerce_numbers(field: ValueType, value: Value, where: str) -> Array:
     if hasattr(value, "__array__"):
         return _coerce_array(field, value, where)
     items, shape = _unnest(value) if isinstance(value, (list, tuple)) else ([value], ())
@@ -176,7 +226,7 @@ def _coerce_numbers(field: ValueType, value: Any, where: str) -> np.ndarray[Any,
     return _coerce_python(field, items, where, value).reshape(shape)
 
 
-def _coerce_array(field: ValueType, value: Any, where: str) -> np.ndarray[Any, Any]:
+def _coerce_array(field: ValueType, value: object, where: str) -> Array:
     """NumPy's rule is strict: the same dtype, or one that loses nothing."""
     if np.ma.is_masked(value):
         raise _mismatch(field, value, where, "Fill it first: value.filled(...)", got="an array with masked elements")
@@ -189,10 +239,10 @@ def _coerce_array(field: ValueType, value: Any, where: str) -> np.ndarray[Any, A
         for item in array[(array > 2**53) | (array < -(2**53))].tolist():
             if float(item) != item:
                 raise _mismatch(field, array, where, got=f"{name} {item}, which float64 cannot hold exactly")
-    return np.asarray(array, dtype=field.numpy_dtype, order="C")
+    return np.asarray(array, dtype=numpy_dtype(field.dtype), order="C")
 
 
-def _coerce_python(field: ValueType, items: list[Any], where: str, value: Any) -> np.ndarray[Any, Any]:
+def _coerce_python(field: ValueType, items: list[Value], where: str, value: object) -> Array:
     """Python's numbers have no width: an int must fit, a float is rounded to the field's precision."""
     allowed = (bool,) if field.dtype == "bool" else (int,) if field.dtype in INTEGERS else (int, float)
     if not all(isinstance(item, allowed) for item in items):
@@ -211,7 +261,7 @@ def _coerce_python(field: ValueType, items: list[Any], where: str, value: Any) -
     except OverflowError:
         raise _mismatch(field, value, where, got="an int too large for any float") from None
     with np.errstate(over="ignore"):
-        rounded = exact.astype(field.numpy_dtype)
+        rounded = exact.astype(numpy_dtype(field.dtype))
     for item, stored in zip(items, rounded.tolist(), strict=True):
         if stored != item and (isinstance(item, int) or (math.isinf(stored) and math.isfinite(item))):
             wide = str(field).replace(field.dtype, "float64")
@@ -221,12 +271,12 @@ def _coerce_python(field: ValueType, items: list[Any], where: str, value: Any) -
 
 
 # Labels
-def _class_indices(classes: tuple[str, ...], value: Any, where: str) -> Any:
+def _class_indices(classes: tuple[str, ...], value: object, where: str) -> Value:
     """A label may be given by the name of its class."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "U":
         value = value.tolist()
 
-    def index(item: Any) -> Any:
+    def index(item: object) -> Value:
         if isinstance(item, str) and item not in classes:
             raise SchemaError(f"unknown class {reprlib.repr(item)}", where, name_known(item, classes, "classes"))
         return classes.index(item) if isinstance(item, str) else item
@@ -234,7 +284,7 @@ def _class_indices(classes: tuple[str, ...], value: Any, where: str) -> Any:
     return map_nested(index, value)
 
 
-def _check_labels(classes: tuple[str, ...], array: np.ndarray[Any, Any], where: str) -> None:
+def _check_labels(classes: tuple[str, ...], array: Array, where: str) -> None:
     """A label is the index of its class; -1 is "none", as TFDS has it."""
     for label in (int(array.min()), int(array.max())):
         if not -1 <= label < len(classes):
@@ -242,7 +292,7 @@ def _check_labels(classes: tuple[str, ...], array: np.ndarray[Any, Any], where: 
 
 
 # Lists
-def check_lengths(lists: Mapping[str, Any], depth: int, where: str) -> None:
+def check_lengths(lists: Mapping[str, Value], depth: int, where: str) -> None:
     """The lists of one sequence are equally long, at each of the `depth` levels that they share."""
     lengths = {name: _lengths(value, depth) for name, value in lists.items() if value is not None}
     if len(set(lengths.values())) > 1:
@@ -250,13 +300,13 @@ def check_lengths(lists: Mapping[str, Any], depth: int, where: str) -> None:
         raise SchemaError(f"expected lists of equal length in a sequence, got {got}", where)
 
 
-def _lengths(value: Any, depth: int) -> Any:
+def _lengths(value: Value, depth: int) -> Value:
     return len(value) if depth == 1 else tuple(_lengths(row, depth - 1) for row in value)
 
 
-def _unnest(value: list[Any] | tuple[Any, ...]) -> tuple[list[Any], tuple[int, ...]]:
+def _unnest(value: list[Value] | tuple[Value, ...]) -> tuple[list[Value], tuple[int, ...]]:
     """The items of nested lists in order, and the shape of the lists around them, as far as they are even."""
-    items: list[Any] = list(value)
+    items: list[Value] = list(value)
     shape: tuple[int, ...] = (len(value),)
     while items and len(shape) <= MAX_RANK and all(isinstance(item, (list, tuple)) for item in items):
         lengths = {len(item) for item in items}
@@ -267,7 +317,9 @@ def _unnest(value: list[Any] | tuple[Any, ...]) -> tuple[list[Any], tuple[int, .
     return items, shape
 
 
-def map_nested(function: Any, value: Any, into: type[list[Any]] | type[tuple[Any, ...]] = tuple, depth: int = 0) -> Any:
+def map_nested(
+    function: Value, value: object, into: type[list[Value]] | type[tuple[Value, ...]] = tuple, depth: int = 0
+) -> Value:
     """The function over all items of nested lists or tuples, which become tuples, or what `into` says."""
     if not isinstance(value, (list, tuple)):
         return function(value)
@@ -276,16 +328,8 @@ def map_nested(function: Any, value: Any, into: type[list[Any]] | type[tuple[Any
     return into(map_nested(function, item, into, depth + 1) for item in value)
 
 
-# Texts, and what messages say
-def is_utf8(name: Any) -> bool:
-    """Whether it is a str that can be stored: one without halves of surrogate pairs."""
-    try:
-        return isinstance(name, str) and name.encode() is not None
-    except UnicodeEncodeError:
-        return False
-
-
-def _describe(value: Any) -> str:
+# What messages say
+def _describe(value: object) -> str:
     """The type of any value, in the notation of fields; Python's numbers have no width."""
     if isinstance(value, (np.ndarray, np.generic)):
         name: str = {"U": "str", "S": "bytes"}.get(value.dtype.kind, value.dtype.name)
@@ -301,5 +345,5 @@ def _describe(value: Any) -> str:
     return type(value).__name__
 
 
-def _mismatch(field: ValueType, value: Any, where: str, hint: str = "", got: str = "") -> SchemaError:
+def _mismatch(field: ValueType, value: object, where: str, hint: str = "", got: str = "") -> SchemaError:
     return SchemaError(f"expected {field}, got {got or _describe(value)}", where, hint)

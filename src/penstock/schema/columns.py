@@ -10,13 +10,20 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, overload
 
 import numpy as np
 
 from ..errors import RecordIndexError, SchemaError
 
+Value: TypeAlias = Any
+"""A value of an example, as users give it and get it: numbers, strings, arrays, and lists and dicts of them."""
+ExampleDict: TypeAlias = dict[str, Value]
+"""An example: the value of each field. Nested fields are dicts."""
+Columns: TypeAlias = dict[str, Value]
+"""A batch: the column of each field. Nested fields are dicts of columns."""
+DType: TypeAlias = "np.dtype[Any]"
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
@@ -37,7 +44,7 @@ class Ragged:
     present: Array | None
 
     def __init__(
-        self, values: Array | Bytes | Ragged, row_splits: Any, *, shapes: Any = None, present: Any = None
+        self, values: Array | Bytes | Ragged, row_splits: object, *, shapes: object = None, present: object = None
     ) -> None:
         if not isinstance(values, (Bytes, Ragged)):
             values = np.asarray(values)
@@ -48,7 +55,7 @@ class Ragged:
         self.shapes = None if shapes is None else self._checked_shapes(shapes)
         self.present = _checked_present(present, len(self))
 
-    def _checked_shapes(self, given: Any) -> Array:
+    def _checked_shapes(self, given: object) -> Array:
         shapes: Array = np.asarray(given, dtype=np.int64)
         if not isinstance(self.values, np.ndarray) or self.values.ndim != 1:
             raise SchemaError("expected flat values where rows have their own shapes")
@@ -59,14 +66,14 @@ class Ragged:
         return shapes
 
     @classmethod
-    def _trusted(
+    def unchecked(
         cls,
         values: Array | Bytes | Ragged,
         row_splits: Array,
         shapes: Array | None = None,
         present: Array | None = None,
     ) -> Ragged:
-        """Without the checks: for parts that fit by construction."""
+        """Return a column of these parts without checking them."""
         column = cls.__new__(cls)
         column.values = values
         column.row_splits = row_splits
@@ -75,7 +82,7 @@ class Ragged:
         return column
 
     @classmethod
-    def from_rows(cls, rows: Sequence[Any], dtype: Any = None) -> Ragged:
+    def from_rows(cls, rows: Sequence[Value], dtype: Value = None) -> Ragged:
         """A column of the given rows: arrays, lists of numbers or strings, lists of such lists; None where missing."""
         rows = [row.tolist() if _holds_objects(row) else row for row in rows]
         present = np.array([row is not None for row in rows], dtype=bool)
@@ -100,22 +107,22 @@ class Ragged:
                 arrays = [array.ravel() for array in arrays]
             values = np.concatenate(arrays) if arrays else np.empty(0, dtype=dtype)
             lengths[filled] = [len(array) for array in arrays]
-        return cls._trusted(values, _splits(lengths), shapes, None if present.all() else present)
+        return cls.unchecked(values, _splits(lengths), shapes, None if present.all() else present)
 
     def __len__(self) -> int:
         return len(self.row_splits) - 1
 
     @overload
-    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: int) -> Value: ...
     @overload
     def __getitem__(self, index: slice) -> Ragged: ...
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: int | slice) -> Value:
         """One row (None when missing; a list where the rows are lists), or a column of some rows without a copy."""
         if isinstance(index, slice):
             first, last = _bounds(index, len(self))
             values = self.values[int(self.row_splits[first]) : int(self.row_splits[last])]
             splits = self.row_splits[first : last + 1] - self.row_splits[first]
-            return Ragged._trusted(values, splits, _cut(self.shapes, first, last), _cut(self.present, first, last))
+            return Ragged.unchecked(values, splits, _cut(self.shapes, first, last), _cut(self.present, first, last))
         index = _position(index, len(self))
         if self.present is not None and not self.present[index]:
             return None
@@ -124,7 +131,7 @@ class Ragged:
             return (row.to_numpy() if isinstance(row, Bytes) else np.asarray(row)).reshape(self.shapes[index])
         return row if isinstance(row, np.ndarray) else list(row)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return (self[index] for index in range(len(self)))
 
     def __repr__(self) -> str:
@@ -135,7 +142,7 @@ class Ragged:
         return f"Ragged({len(self)} rows{reach} {kind}{missing})"
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """The dtype of the rows; object for bytes and texts."""
         return self.values.dtype
 
@@ -143,7 +150,7 @@ class Ragged:
         """int64[n]; a missing row has length 0."""
         return np.diff(self.row_splits)
 
-    def to_list(self) -> list[Any]:
+    def to_list(self) -> list[Value]:
         """Nested lists of plain Python values, None where a row is missing."""
         if self.shapes is not None:
             return [None if row is None else row.tolist() for row in self]
@@ -152,7 +159,7 @@ class Ragged:
         present = [True] * len(self) if self.present is None else self.present.tolist()
         return [items[splits[i] : splits[i + 1]] if present[i] else None for i in range(len(self))]
 
-    def to_padded(self, length: int | Sequence[int | None] | None = None, value: Any = 0) -> Array:
+    def to_padded(self, length: int | Sequence[int | None] | None = None, value: object = 0) -> Array:
         """One array, rows filled up with `value` (0 stands for the empty string in a column of bytes or text).
 
         `length` is that of the longest row, or as given: longer rows are cut. Where rows are lists of rows, or have
@@ -191,12 +198,12 @@ class Bytes:
 
     def __init__(
         self,
-        values: Any,
-        row_splits: Any,
+        values: object,
+        row_splits: object,
         *,
         text: bool = False,
         shape: tuple[int, ...] | None = None,
-        present: Any = None,
+        present: object = None,
     ) -> None:
         self.values = np.asarray(values)
         if self.values.dtype != np.uint8 or self.values.ndim != 1:
@@ -204,12 +211,12 @@ class Bytes:
         self.row_splits = _checked_splits(row_splits, len(self.values))
         self.text = text
         self.shape = shape or None
-        if self._per_row < 1 or (len(self.row_splits) - 1) % self._per_row:
+        if self.strings_per_row < 1 or (len(self.row_splits) - 1) % self.strings_per_row:
             raise SchemaError(f"expected rows of shape {shape}, got {len(self.row_splits) - 1} strings")
         self.present = _checked_present(present, len(self))
 
     @classmethod
-    def _trusted(
+    def unchecked(
         cls,
         values: Array,
         row_splits: Array,
@@ -217,7 +224,7 @@ class Bytes:
         shape: tuple[int, ...] | None = None,
         present: Array | None = None,
     ) -> Bytes:
-        """Without the checks: for parts that fit by construction."""
+        """Return a column of these parts without checking them."""
         column = cls.__new__(cls)
         column.values = values
         column.row_splits = row_splits
@@ -239,38 +246,39 @@ class Bytes:
         parts = [b"" if item is None else item.encode() if isinstance(item, str) else item for item in items]
         values = np.frombuffer(b"".join(parts), dtype=np.uint8)
         lengths = np.array([len(part) for part in parts], dtype=np.int64)
-        return cls._trusted(values, _splits(lengths), text, None, None if present.all() else present)
+        return cls.unchecked(values, _splits(lengths), text, None, None if present.all() else present)
 
     @property
-    def _per_row(self) -> int:
+    def strings_per_row(self) -> int:
+        """Number of strings in each row."""
         return math.prod(self.shape) if self.shape else 1
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """Always object: what `to_numpy` gives."""
         return np.dtype(object)
 
     def __len__(self) -> int:
-        return (len(self.row_splits) - 1) // self._per_row
+        return (len(self.row_splits) - 1) // self.strings_per_row
 
     @overload
-    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: int) -> Value: ...
     @overload
     def __getitem__(self, index: slice) -> Bytes: ...
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: int | slice) -> Value:
         """One row (bytes or str, None when missing, an object array where rows have a shape), or a column of some."""
         if isinstance(index, slice):
             first, last = _bounds(index, len(self))
-            splits = self.row_splits[first * self._per_row : last * self._per_row + 1]
+            splits = self.row_splits[first * self.strings_per_row : last * self.strings_per_row + 1]
             values = self.values[int(splits[0]) : int(splits[-1])]
-            return Bytes._trusted(values, splits - splits[0], self.text, self.shape, _cut(self.present, first, last))
+            return Bytes.unchecked(values, splits - splits[0], self.text, self.shape, _cut(self.present, first, last))
         index = _position(index, len(self))
         if self.present is not None and not self.present[index]:
             return None
-        strings = self[index : index + 1]._strings(index)
+        strings = self[index : index + 1].strings(index)
         return _objects(strings).reshape(self.shape) if self.shape else strings[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return (self[index] for index in range(len(self))) if self.shape else iter(self.to_list())
 
     def __repr__(self) -> str:
@@ -278,7 +286,7 @@ class Bytes:
         missing = "" if self.present is None else f", {int((~self.present).sum())} missing"
         return f"Bytes({len(self)} rows of {kind}, {len(self.values)} bytes{missing})"
 
-    def _strings(self, first_row: int = 0) -> list[Any]:
+    def strings(self, first_row: int = 0) -> list[Value]:
         """All strings in order, those of missing rows included."""
         buffer = self.values.tobytes()
         splits = self.row_splits.tolist()
@@ -290,20 +298,20 @@ class Bytes:
             try:
                 texts.append(part.decode())
             except UnicodeDecodeError:
-                where = f"row {first_row + len(texts) // self._per_row}"
+                where = f"row {first_row + len(texts) // self.strings_per_row}"
                 raise SchemaError("expected str, got bytes that are not UTF-8", where, "Read it as bytes") from None
         return texts
 
     def to_numpy(self) -> Array:
         """An object array [n, *shape] of bytes or str, None where a row is missing."""
-        array = _objects(self._strings()).reshape(len(self), *(self.shape or ()))
+        array = _objects(self.strings()).reshape(len(self), *(self.shape or ()))
         if self.present is not None:
             array[~self.present] = None
         return array
 
-    def to_list(self) -> list[Any]:
+    def to_list(self) -> list[Value]:
         """bytes or str, None where a row is missing; nested lists where rows have a shape."""
-        rows = self._strings() if not self.shape else self.to_numpy().tolist()
+        rows = self.strings() if not self.shape else self.to_numpy().tolist()
         if self.present is None:
             return rows
         return [row if there else None for row, there in zip(rows, self.present.tolist(), strict=True)]
@@ -315,7 +323,7 @@ def _splits(lengths: Array) -> Array:
     return splits
 
 
-def _checked_splits(row_splits: Any, total: int) -> Array:
+def _checked_splits(row_splits: object, total: int) -> Array:
     splits = np.asarray(row_splits)
     if splits.ndim != 1 or not len(splits) or splits.dtype.kind not in "iu":
         raise SchemaError(f"expected row_splits int64[n + 1], got {splits.dtype}{list(splits.shape)}")
@@ -325,7 +333,7 @@ def _checked_splits(row_splits: Any, total: int) -> Array:
     return splits
 
 
-def _checked_present(present: Any, rows: int) -> Array | None:
+def _checked_present(present: object, rows: int) -> Array | None:
     if present is None:
         return None
     checked: Array = np.asarray(present)
@@ -352,17 +360,17 @@ def _cut(array: Array | None, first: int, last: int) -> Array | None:
     return None if array is None else array[first:last]
 
 
-def _holds_objects(row: Any) -> bool:
+def _holds_objects(row: object) -> bool:
     return isinstance(row, np.ndarray) and row.dtype.kind in "OSU"
 
 
-def _objects(items: list[Any]) -> Array:
+def _objects(items: list[Value]) -> Array:
     array = np.empty(len(items), dtype=object)
     array[:] = items
     return array
 
 
-def _scatter(values: Array, shapes: Array, counts: Array, lengths: tuple[int | None, ...], value: Any) -> Array:
+def _scatter(values: Array, shapes: Array, counts: Array, lengths: tuple[int | None, ...], value: object) -> Array:
     """Flat values to one array [rows, *largest shape, *inner]: every element is sent to its place at once."""
     if values.dtype.kind in "biu" and (value != value or np.asarray(value).astype(values.dtype) != value):
         raise SchemaError(f"expected a padding that {values.dtype.name} can hold, got {value!r}")
@@ -380,3 +388,30 @@ def _scatter(values: Array, shapes: Array, counts: Array, lengths: tuple[int | N
         places.insert(1, place)
     padded[tuple(place[inside] for place in places)] = values[inside]
     return padded
+
+
+def gather_rows(column: Value, rows: Array) -> Value:
+    """Return some rows of a column, in any order. A dict of columns gives a dict."""
+    if isinstance(column, Mapping):
+        return {name: gather_rows(part, rows) for name, part in column.items()}
+    if isinstance(column, np.ndarray):
+        return column[rows]
+    if isinstance(column, list):
+        return [column[row] for row in rows.tolist()]
+    if len(rows) and int(rows[-1]) - int(rows[0]) == len(rows) - 1 and (np.diff(rows) == 1).all():
+        return column[int(rows[0]) : int(rows[-1]) + 1]  # consecutive rows are a view
+    present = None if column.present is None else column.present[rows]
+    if isinstance(column, Ragged):
+        elements, splits = _elements_of(column.row_splits, rows)
+        shapes = None if column.shapes is None else column.shapes[rows]
+        return Ragged.unchecked(gather_rows(column.values, elements), splits, shapes, present)
+    strings = (rows[:, None] * column.strings_per_row + np.arange(column.strings_per_row)).reshape(-1)
+    letters, splits = _elements_of(column.row_splits, strings)
+    return Bytes.unchecked(column.values[letters], splits, column.text, column.shape, present)
+
+
+def _elements_of(row_splits: Array, rows: Array) -> tuple[Array, Array]:
+    """Return the elements of some rows, and where each row begins and ends among them."""
+    lengths = row_splits[rows + 1] - row_splits[rows]
+    splits = _splits(lengths)
+    return np.arange(splits[-1]) + np.repeat(row_splits[rows] - splits[:-1], lengths), splits

@@ -19,17 +19,18 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from ..errors import PenstockError, SchemaError, name_known
-from .dtypes import DTYPES, INTEGERS, write_dimensions
-from .field import Field
-from .image import Image
+from .coercion import DTYPES, INTEGERS, write_dimensions
+from .columns import ExampleDict, Value
+from .field import Field, Image
 from .schema import Schema
 
 T = TypeVar("T")
+TypeHint: TypeAlias = Any  # an annotation of a class
 SomeExample = TypeVar("SomeExample", bound="Example")
 
 
@@ -62,7 +63,7 @@ else:
     class Array:
         """An array: `Array["float32", 4, 120]`, `Array[np.float32, None]`; None is a dimension of any size."""
 
-        def __class_getitem__(cls, item: Any) -> Any:
+        def __class_getitem__(cls, item: object) -> TypeHint:
             dtype, *shape = item if isinstance(item, tuple) else (item,)
             name = dtype if isinstance(dtype, str) else _numpy_name(dtype)
             if name is None:
@@ -72,13 +73,13 @@ else:
     class Label:
         """A label, given by the name of its class or by its index: `Label["cat", "dog"]`, or a tuple `Label[NAMES]`."""
 
-        def __class_getitem__(cls, item: Any) -> Any:
+        def __class_getitem__(cls, item: object) -> TypeHint:
             classes = tuple(item) if isinstance(item, (tuple, list)) else (item,)
             return Annotated[int | str, Field(dtype="int64", classes=classes, kind="label")]
 
 
 _PLAIN = {bool: "bool", int: "int64", float: "float64", str: "str", bytes: "bytes"}
-_SKIPPED_CELLS: dict[Any, Callable[[str], Any]] = {str: str, Path: Path}
+_SKIPPED_CELLS: dict[TypeHint, Callable[[str], Value]] = {str: str, Path: Path}
 
 
 class _Declared(NamedTuple):
@@ -86,8 +87,8 @@ class _Declared(NamedTuple):
 
     stored: Field | Schema | None  # None: skipped
     optional: bool
-    kind: Any  # the Python type, without None
-    cell: Field | Callable[[str], Any] | None  # how a cell of a CSV file is read; None: it has no place there
+    kind: TypeHint  # the Python type, without None
+    cell: Field | Callable[[str], Value] | None  # how a cell of a CSV file is read; None: it has no place there
 
 
 class Example:
@@ -103,7 +104,7 @@ class Example:
     _key_field: ClassVar[str | None] = None
     _schema: ClassVar[Schema | None] = None
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: Value) -> None:
         super().__init_subclass__(**options)
         cls._own = cls._all = cls._schema = None
         for name in inspect.get_annotations(cls):
@@ -118,11 +119,11 @@ class Example:
                     f"{cls.__name__}.{name}",
                     "All examples would share it: set it in load()",
                 )
-        scope = sys._getframe(1)  # where the class stands, which may be inside a function
+        scope = sys._getframe(1)  # noqa: SLF001  # where the class is defined, which may be inside a function
         with contextlib.suppress(_UnknownNameError):  # of what comes later: looked up again when it is needed
             cls._own = _own_fields(cls, {**scope.f_globals, **scope.f_locals})
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, **values: Value) -> None:
         declared = _fields_of(type(self))
         for name in values:
             if name not in declared:
@@ -136,11 +137,11 @@ class Example:
             """What tells it apart: the field `key`, or the first `Skip[str]`; None when there is neither."""
     else:
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> Value:
             """Only called for what is not set."""
             declared = {} if name.startswith("__") else _fields_of(type(self))
             if name == "key":
-                field = type(self)._key_field
+                field = type(self)._key_field  # noqa: SLF001  # of this class
                 return getattr(self, field, None) if field else None
             if name not in declared:
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
@@ -148,14 +149,14 @@ class Example:
                 return None
             raise AttributeError(f"{type(self).__name__} has no value for {name!r} yet. Set it in load()")
 
-    def load(self, *args: Any, **options: Any) -> None:
+    def load(self, *args: Value, **options: Value) -> None:
         """Set the fields that are costly: read files here. Runs in the workers of a build, with its options."""
 
-    def split(self, *args: Any, **options: Any) -> Iterable[Example]:
+    def split(self, *args: Value, **options: Value) -> Iterable[Example]:
         """The examples that this one becomes: itself, unless a subclass yields others."""
         return (self,)
 
-    def replace(self: SomeExample, **changes: Any) -> SomeExample:
+    def replace(self: SomeExample, **changes: Value) -> SomeExample:
         """A copy with some fields changed; the values themselves are shared."""
         for name in changes:
             if name not in _fields_of(type(self)):
@@ -172,7 +173,7 @@ class Example:
             cls._schema = Schema({name: node for name, node in stored.items() if node is not None})
         return cls._schema
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ExampleDict:
         """The values that are stored, in the schema's order."""
         try:
             return {name: getattr(self, name) for name in self.schema()}
@@ -234,17 +235,19 @@ def _fields_of(cls: type[Example]) -> dict[str, _Declared]:
         declared: dict[str, _Declared] = {}
         for parent in reversed(cls.__mro__):
             if issubclass(parent, Example) and parent is not Example:
-                if parent._own is None:
+                own = parent._own  # noqa: SLF001  # found when it is first needed
+                if own is None:
                     module = sys.modules.get(parent.__module__)
-                    parent._own = _own_fields(parent, {} if module is None else vars(module))
-                declared.update(parent._own)
+                    own = _own_fields(parent, {} if module is None else vars(module))
+                    parent._own = own  # noqa: SLF001
+                declared.update(own)
         texts = (name for name, field in declared.items() if field.stored is None and field.kind is str)
         cls._key_field = None if "key" in declared else next(texts, None)
         cls._all = declared
     return cls._all
 
 
-def _own_fields(cls: type[Example], names: dict[str, Any]) -> dict[str, _Declared]:
+def _own_fields(cls: type[Example], names: dict[str, object]) -> dict[str, _Declared]:
     """The fields that the class itself declares."""
     fields = {}
     for name, annotation in inspect.get_annotations(cls).items():
@@ -254,7 +257,7 @@ def _own_fields(cls: type[Example], names: dict[str, Any]) -> dict[str, _Declare
     return fields
 
 
-def _resolved(cls: type[Example], annotation: Any, names: dict[str, Any], where: str) -> Any:
+def _resolved(cls: type[Example], annotation: object, names: dict[str, object], where: str) -> TypeHint:
     """The annotation itself, where `from __future__ import annotations` made a text of it."""
     holder = type(cls.__name__, (), {"__annotations__": {"it": annotation}})
     try:
@@ -269,11 +272,11 @@ def _resolved(cls: type[Example], annotation: Any, names: dict[str, Any], where:
         raise SchemaError(f"expected a type, got {annotation!r}: {error}", where) from None
 
 
-def _is_class_variable(hint: Any) -> bool:
+def _is_class_variable(hint: object) -> bool:
     return hint is ClassVar or typing.get_origin(hint) is ClassVar
 
 
-def _understood(hint: Any, name: str, where: str) -> _Declared:
+def _understood(hint: object, name: str, where: str) -> _Declared:
     """Peels None, Skip and Annotated off, in any order."""
     optional = skipped = False
     node: Field | Schema | None = None
@@ -302,13 +305,13 @@ def _understood(hint: Any, name: str, where: str) -> _Declared:
     if isinstance(node, Field):
         node = replace(node, name=name, optional=node.optional or optional)
         optional = node.optional
-    cell: Any = _SKIPPED_CELLS.get(hint) if skipped else None
+    cell: Value = _SKIPPED_CELLS.get(hint) if skipped else None
     if cell is None and isinstance(node, Field) and not node.shape and not node.levels and node.dtype != "bytes":
         cell = node
     return _Declared(None if skipped else node, optional, hint, cell)
 
 
-def _plain_field(hint: Any, levels: int) -> Field | None:
+def _plain_field(hint: object, levels: int) -> Field | None:
     """The field of a plain Python or NumPy type, or of lists of them."""
     if typing.get_origin(hint) is list:
         inner = typing.get_args(hint)[0]
@@ -323,7 +326,7 @@ def _plain_field(hint: Any, levels: int) -> Field | None:
     return None if dtype is None else Field(dtype=dtype, levels=levels)
 
 
-def _numpy_name(dtype: Any) -> str | None:
+def _numpy_name(dtype: TypeHint) -> str | None:
     try:
         name = np.dtype(dtype).name
     except TypeError:
@@ -331,7 +334,7 @@ def _numpy_name(dtype: Any) -> str | None:
     return name if dtype is not None and name in DTYPES else None
 
 
-def _type_name(hint: Any) -> str:
+def _type_name(hint: object) -> str:
     return hint.__name__ if isinstance(hint, type) else str(hint)
 
 
@@ -342,12 +345,12 @@ def _unknown(cls: type[Example], name: str) -> SchemaError:
 # Cells of a CSV file
 
 
-def _read_cell(field: _Declared, text: str, where: str) -> Any:
+def _read_cell(field: _Declared, text: str, where: str) -> Value:
     if field.optional and text == "":
         return None
     if not isinstance(field.cell, Field):
         return field.cell(text) if field.cell else None
-    value: Any = text
+    value: Value = text
     plain = text.replace("_", "?")  # Python reads 1_000, a table does not
     try:
         if field.cell.dtype == "bool":
@@ -363,7 +366,7 @@ def _read_cell(field: _Declared, text: str, where: str) -> Any:
     return value
 
 
-def _write_cell(field: _Declared, value: Any) -> str:
+def _write_cell(field: _Declared, value: Value) -> str:
     if value is None:
         return ""
     if isinstance(value, (bool, np.bool_)):
@@ -382,7 +385,7 @@ def _is_set(example: Example, name: str) -> bool:
     return hasattr(example, name)
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _equal(a: Value, b: Value) -> bool:
     if a is b:
         return True
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
@@ -395,7 +398,7 @@ def _equal(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype.name}{write_dimensions(value.shape)}"
     if isinstance(value, (bytes, bytearray)) and len(value) > 20:

@@ -1,4 +1,4 @@
-"""One value of an example: a Field, its type and how it is stored.
+"""One value of an example: a Field, its type and how it is stored; an Image, how the files of a field are decoded.
 
 Types are written the way messages show them:
 
@@ -12,19 +12,48 @@ from __future__ import annotations
 import math
 import re
 import reprlib
-from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, asdict, dataclass, fields
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from ..errors import MissingDependencyError, SchemaError, did_you_mean
-from .coercion import coerce, is_utf8, map_nested
-from .dtypes import DTYPES, FLOATS, INTEGERS, MAX_DEPTH, MAX_ELEMENTS, MAX_RANK, TEXTS, Shape, write_dimensions
+from .. import _core
+from ..errors import ArgumentError, SchemaError, did_you_mean, name_known
+from .coercion import (
+    DTYPES,
+    FLOATS,
+    INTEGERS,
+    MAX_DEPTH,
+    MAX_ELEMENTS,
+    MAX_RANK,
+    TEXTS,
+    Shape,
+    coerce,
+    map_nested,
+    numpy_dtype,
+    write_dimensions,
+)
+from .columns import Array, DType, Value
+
+Encoding: TypeAlias = Literal["auto", "none", "bytes", "zlib"]
+Kind: TypeAlias = Literal["tensor", "text", "label", "image", "video", "audio", "box"]
+Crop: TypeAlias = Literal["center", "random"]
+Channels: TypeAlias = Literal[1, 3, 4]
 
 ENCODINGS = ("none", "bytes", "zlib")
 PIXELS = ("uint8", "uint16", "float32")
 KINDS = ("tensor", "text", "label", "image", "video", "audio", "box")
 _KIND_DTYPES = {"text": ("str",), "label": INTEGERS, "image": ("bytes",), "video": ("bytes",), "box": FLOATS}
+_IMAGE_TYPES = {  # by the first bytes of a file; see also image_type
+    b"\xff\xd8\xff": "image/jpeg",
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+    b"II*\0": "image/tiff",
+    b"MM\0*": "image/tiff",
+}
+_NUMPY_DTYPES = {*DTYPES} - {*TEXTS, "bfloat16"}
 _NOTATION = re.compile(r"((?:list\[)*)([a-z]+[0-9]*)(?:\[([^\[\]]*)\])?(\]*)(\??)")
 _DIMENSION = re.compile(r"\?|0|[1-9][0-9]{0,18}")
 
@@ -48,11 +77,11 @@ class Field:
     dtype: str = "float32"
     shape: Shape = ()
     _: KW_ONLY
-    encoding: str = "auto"
+    encoding: Encoding = "auto"
     optional: bool = False
-    default: Any = None
+    default: Value = None
     classes: tuple[str, ...] | None = None
-    kind: str = "tensor"
+    kind: Kind = "tensor"
     levels: int = 0
     decoded: str | None = None
 
@@ -74,7 +103,7 @@ class Field:
         if self.default is not None:
             self._settle_default()
 
-    def _set(self, attribute: str, value: Any) -> None:
+    def _set(self, attribute: str, value: object) -> None:
         object.__setattr__(self, attribute, value)
 
     def _one_of(self, attribute: str, known: tuple[str, ...]) -> None:
@@ -152,7 +181,7 @@ class Field:
         self._set("default", value.decode() if self.dtype == "str" and isinstance(value, bytes) else value)
 
     @classmethod
-    def parse(cls, text: str, name: str = "", **options: Any) -> Field:
+    def parse(cls, text: str, name: str = "", **options: Value) -> Field:
         """The field of a type such as "float32[4,?]"; the inverse of `str(field)`."""
         match = _NOTATION.fullmatch(text.replace(" ", "")) if isinstance(text, str) else None
         if match and len(match[1]) == len("list[") * len(match[4]):
@@ -189,7 +218,7 @@ class Field:
         parts += [f"{key}={_literal(getattr(self, key))}" for key, v in implied.items() if getattr(self, key) != v]
         return f"Field({', '.join(parts)})"
 
-    def _key(self) -> tuple[Any, ...]:
+    def _key(self) -> tuple[Value, ...]:
         """What makes two fields equal. The default goes by its repr, so that nan equals nan."""
         return tuple(repr(self.default) if f.name == "default" else getattr(self, f.name) for f in fields(self))
 
@@ -200,18 +229,9 @@ class Field:
         return hash(self._key())
 
     @property
-    def numpy_dtype(self) -> np.dtype[Any] | None:
+    def numpy_dtype(self) -> DType | None:
         """The dtype of its arrays; None for bytes and str."""
-        if self.dtype in TEXTS:
-            return None
-        if self.dtype != "bfloat16":
-            return np.dtype(self.dtype)
-        try:
-            from ml_dtypes import bfloat16
-        except ImportError:
-            raise MissingDependencyError.needed("ml_dtypes", "bfloat16 fields", extra="bfloat16") from None
-        dtype: np.dtype[Any] = np.dtype(bfloat16)
-        return dtype
+        return np.dtype(self.dtype) if self.dtype in _NUMPY_DTYPES else numpy_dtype(self.dtype)
 
     @property
     def wire(self) -> str:
@@ -233,7 +253,7 @@ class Field:
             return (f"{self.name}/ragged_flat_values", *lengths)
         return (f"{self.name}/value", f"{self.name}/shape") if self.shape.count(None) > 1 else (self.name,)
 
-    def coerce(self, value: Any, where: str = "") -> Any:
+    def coerce(self, value: object, where: str = "") -> Value:
         """The value in its one canonical form, or a SchemaError: nothing is cast with a loss.
 
         Numbers become an ndarray of the exact dtype in C order, bytes and str become bytes (arrays of them: an
@@ -242,7 +262,7 @@ class Field:
         return coerce(self, value, where or self.name)
 
 
-def _checked_shape(shape: Any, where: str) -> Shape:
+def _checked_shape(shape: object, where: str) -> Shape:
     if not isinstance(shape, (tuple, list)) or len(shape) > MAX_RANK:
         raise SchemaError(
             f"expected a shape such as (13,) or (None, 3), of at most {MAX_RANK} dimensions, got {reprlib.repr(shape)}",
@@ -259,7 +279,7 @@ def _checked_shape(shape: Any, where: str) -> Shape:
     return checked
 
 
-def _checked_classes(classes: Any, where: str) -> tuple[str, ...]:
+def _checked_classes(classes: object, where: str) -> tuple[str, ...]:
     if not isinstance(classes, (tuple, list)) or not all(is_utf8(name) for name in classes):
         raise SchemaError(f"expected class names as a tuple of str, got {reprlib.repr(classes)}", where)
     if len(set(classes)) != len(classes):
@@ -268,8 +288,125 @@ def _checked_classes(classes: Any, where: str) -> tuple[str, ...]:
     return tuple(str(name) for name in classes)
 
 
-def _literal(value: Any) -> str:
+def is_utf8(name: object) -> bool:
+    """Return whether it is a str that can be stored: one without halves of surrogate pairs."""
+    try:
+        return isinstance(name, str) and name.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
+def _literal(value: object) -> str:
     """The repr, also for numbers that have no literal."""
     if isinstance(value, tuple):
         return f"({', '.join(map(_literal, value))}{',' * (len(value) == 1)})"
     return f"float({str(value)!r})" if isinstance(value, float) and not math.isfinite(value) else repr(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """The annotation of a field that holds an image file, `image: Image`; and, called, how such files are decoded.
+
+    size      (height, width) of the result, exactly
+    max_side  the longer side is at most this; smaller images stay as they are
+    crop      None: all of the image; "center": its largest centered part of the aspect ratio of `size`; "random": a
+              part of a random share of its area (`scale`) in a random aspect ratio (`ratio`: width / height)
+    flip      how probable it is that left and right are swapped
+    channels  1: grey; 3: RGB; 4: RGB and alpha; None: as stored
+    seed      other seeds give other crops and flips
+
+    Crops and flips depend on the seed, the field, the epoch and the example's place in it, and on nothing else.
+    """
+
+    size: tuple[int, int] | None = None
+    max_side: int | None = None
+    crop: Crop | None = None
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: float = 0.0
+    channels: Channels | None = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("size", "scale", "ratio"):
+            value = getattr(self, name)
+            if isinstance(value, list):  # as configuration files have them
+                object.__setattr__(self, name, tuple(value))
+            elif value is not None and not isinstance(value, tuple):
+                raise ArgumentError(f"expected two numbers, such as (224, 224), got {type(value).__name__}", name)
+        _core.Images({"Image": asdict(self)})  # it refuses what makes no sense
+
+    if TYPE_CHECKING:  # the value of a field annotated with it
+
+        def __get__(self, example: object, kind: type | None = None) -> bytes: ...
+        def __set__(self, example: object, value: bytes) -> None: ...
+
+    def decode(self, data: bytes, random: int = 0) -> Array:
+        """The pixels of an image file: uint8[height, width, channels]. `random` decides crops and flips."""
+        return _core.decode_image(data, random, **asdict(self))
+
+    def resize(self, data: bytes, place: str = "") -> bytes:
+        """An image file of this size, in the channels that it has; one of the size stays as it is.
+
+        JPEG stays JPEG, all other formats become PNG. `place` is named where the file is broken.
+        """
+        return _core.resize_image(data, place, **asdict(self))
+
+
+Decode: TypeAlias = "bool | Mapping[str, bool | Image]"
+"""How images are decoded: all of them, none, or options by field."""
+
+
+def image_options(leaves: Iterable[Field], decode: Decode) -> dict[str, Image]:
+    """Return how each field that holds images is decoded; fields whose images stay bytes are left out."""
+    given = decode if isinstance(decode, Mapping) else {}
+    images: dict[str, Image] = {}
+    for field in leaves:
+        if not _holds_image(field):
+            continue
+        wanted = given.get(field.name, decode is not False and _is_plain(field))
+        if not isinstance(wanted, (bool, Image)):
+            expected = "expected True, False or Image(...)"
+            raise ArgumentError(f"{expected}, got {type(wanted).__name__}", f"decode, field {field.name!r}")
+        if wanted is not False:
+            images[field.name] = wanted if isinstance(wanted, Image) else _plain_image(field)
+    return images
+
+
+def check_decode(leaves: Iterable[Field], decode: Decode) -> None:
+    """Refuse options for fields that hold no images."""
+    if not isinstance(decode, (bool, Mapping)):
+        raise ArgumentError(f"expected True, False or options by field, got {type(decode).__name__}", "decode")
+    fields = [leaf for leaf in leaves if _holds_image(leaf)]
+    names = [field.name for field in fields]
+    for name in decode if isinstance(decode, Mapping) else ():
+        if name not in names:
+            raise ArgumentError(f"no image field {name!r}", "decode", name_known(name, names, "image fields"))
+    image_options(fields, decode)
+
+
+def _holds_image(field: Field) -> bool:
+    return field.kind == "image" and not field.levels
+
+
+def _is_plain(field: Field) -> bool:
+    """Return whether the pixels are bytes, in one frame: the core decodes no others."""
+    return field.decoded is None or (field.decoded.startswith("uint8[") and field.decoded.count(",") == 2)
+
+
+def _plain_image(field: Field) -> Image:
+    """Return an image with the channels of the field, RGB by default; pixels that are classes stay as stored."""
+    if field.classes is not None:
+        return Image(channels=None)
+    channels = 3 if field.decoded is None else Field.parse(field.decoded).shape[-1]
+    known: dict[int | None, Channels] = {1: 1, 3: 3, 4: 4}
+    return Image(channels=known.get(channels))
+
+
+def image_type(head: bytes, size: int | None = None) -> str | None:
+    """Return the media type of an image file, None for other bytes. Its first 16 bytes do, with its size."""
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    if head[:2] == b"BM" and int.from_bytes(head[2:6], "little") == (len(head) if size is None else size):
+        return "image/bmp"
+    return next((name for magic, name in _IMAGE_TYPES.items() if head.startswith(magic)), None)

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from ..errors import SchemaError
-from .coercion import is_picture
-from .dtypes import DTYPES, MAX_DEPTH, TEXTS, common_dtype, write_dimensions
-from .field import Field
+from .coercion import DTYPES, MAX_DEPTH, TEXTS, common_dtype, is_picture, write_dimensions
+from .columns import Array, Value
+from .field import Encoding, Field, Kind, image_type
 from .schema import Schema
 
 _LIST = -1  # a dimension that is a list: its rows may differ in length
@@ -35,9 +35,9 @@ class _Leaf(NamedTuple):
     dimensions: tuple[int | None, ...] = ()
     encoding: str = "auto"
     optional: bool = False
-    default: Any = None
+    default: Value = None
     classes: tuple[str, ...] | None = None
-    kind: str = "tensor"
+    kind: Kind = "tensor"
     decoded: str | None = None
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ _PYTHON = {
 
 
 def infer(
-    examples: Iterable[Mapping[str, Any]], *, schema: Mapping[str, Any] | None = None, short_floats: bool = False
+    examples: Iterable[Mapping[str, Value]], *, schema: Mapping[str, Value] | None = None, short_floats: bool = False
 ) -> Schema:
     """The narrowest schema that holds all of the examples. Fields of `schema` are taken as they are, and checked.
 
@@ -105,10 +105,10 @@ def widen(a: Schema, b: Schema, *, short_floats: bool = False) -> Schema:
 
 def cover(
     schema: Schema,
-    example: Mapping[str, Any],
+    example: Mapping[str, Value],
     where: str,
     *,
-    declared: Mapping[str, Any] | None = None,
+    declared: Mapping[str, Value] | None = None,
     short_floats: bool = False,
 ) -> Schema:
     """The schema, widened where it must be to hold an example too. Fields of `declared` are only checked."""
@@ -123,7 +123,7 @@ def cover(
 
 
 # Values to types
-def _look(value: Any, where: str, depth: int = 0) -> _Node:
+def _look(value: object, where: str, depth: int = 0) -> _Node:
     known = _PYTHON.get(type(value))
     if known is not None and (type(value) is not int or -(2**63) <= value < 2**63):
         return known
@@ -136,7 +136,7 @@ def _look(value: Any, where: str, depth: int = 0) -> _Node:
     if isinstance(value, (list, tuple)):
         return _look_at_list(value, where, depth)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return _Leaf("bytes", kind="image" if _is_image(bytes(value[:16]), len(value)) else "tensor")
+        return _Leaf("bytes", kind="tensor" if image_type(bytes(value[:16]), len(value)) is None else "image")
     if is_picture(value):
         return _Leaf("bytes", kind="image")
     if hasattr(value, "__array__"):
@@ -153,7 +153,7 @@ def _look(value: Any, where: str, depth: int = 0) -> _Node:
     )
 
 
-def _look_at_array(array: np.ndarray[Any, Any], where: str, depth: int) -> _Node:
+def _look_at_array(array: Array, where: str, depth: int) -> _Node:
     if array.dtype.kind == "O":
         return _look(array.tolist(), where, depth + 1)
     dtype = {"U": "str", "S": "bytes"}.get(array.dtype.kind, array.dtype.name)
@@ -163,7 +163,7 @@ def _look_at_array(array: np.ndarray[Any, Any], where: str, depth: int) -> _Node
     return _Leaf(dtype, array.shape)
 
 
-def _look_at_list(items: list[Any] | tuple[Any, ...], where: str, depth: int) -> _Node:
+def _look_at_list(items: list[Value] | tuple[Value, ...], where: str, depth: int) -> _Node:
     if not items:
         return _EMPTY
     looks: list[_Node]
@@ -199,15 +199,6 @@ def _optional_names(node: _Dict) -> Iterator[str]:
             yield from (f"{name}.{below}" for below in _optional_names(child))
         elif child is None or child.optional:
             yield name
-
-
-def _is_image(head: bytes, size: int) -> bool:
-    """Whether a file that begins like this is a JPEG, PNG, GIF, WebP, BMP or TIFF."""
-    return (
-        head.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*"))
-        or (head[:4] == b"RIFF" and head[8:12] == b"WEBP")
-        or (head[:2] == b"BM" and int.from_bytes(head[2:6], "little") == size)
-    )
 
 
 # Joins
@@ -302,7 +293,7 @@ def _settled(node: _Node, name: str, inside: bool = False, *, short: bool = Fals
         name,
         "float32" if short and node.encoding == _SHORT and node.dtype == "float64" else node.dtype,
         shape,
-        encoding="auto" if plain else node.encoding,
+        encoding="auto" if plain else cast("Encoding", node.encoding),
         optional=node.optional,
         default=node.default,
         classes=node.classes,

@@ -8,12 +8,11 @@ import math
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from ..errors import SchemaError, name_known
-from .coercion import check_lengths, is_utf8, map_nested
-from .dtypes import FLOATS, MAX_DEPTH
-from .field import Field
+from .coercion import FLOATS, MAX_DEPTH, check_lengths, map_nested
+from .columns import ExampleDict, Value
+from .field import Field, is_utf8
 
 JSON_VERSION = 1
 
@@ -28,7 +27,7 @@ class Schema(Mapping[str, "Field | Schema"]):
 
     __slots__ = ("_fields", "_leaves", "_sequence")
 
-    def __init__(self, fields: Mapping[str, str | Field | Mapping[str, Any]], *, sequence: bool = False) -> None:
+    def __init__(self, fields: Mapping[str, str | Field | Mapping[str, Value]], *, sequence: bool = False) -> None:
         if not isinstance(fields, Mapping):
             raise SchemaError(f"expected a dict of fields, got {type(fields).__name__}")
         if not isinstance(sequence, bool):
@@ -50,7 +49,7 @@ class Schema(Mapping[str, "Field | Schema"]):
             if isinstance(node, Field):
                 yield replace(node, levels=node.levels + extra) if extra else node
             else:
-                for leaf in node._leaves:
+                for leaf in node.leaves():
                     yield replace(leaf, name=f"{name}/{leaf.name}", levels=leaf.levels + extra)
 
     def __getitem__(self, name: str) -> Field | Schema:
@@ -107,14 +106,14 @@ class Schema(Mapping[str, "Field | Schema"]):
     def _leaf_names(self) -> list[str]:
         return [leaf.name for leaf in self._leaves]
 
-    def flatten(self, example: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    def flatten(self, example: Mapping[str, Value], where: str = "") -> ExampleDict:
         """The values by the names of `leaves()`; None where one is missing.
 
         A sequence is a list of dicts, or a dict of lists.
         """
         return _flatten(self, example, int(self._sequence), where)
 
-    def unflatten(self, flat: Mapping[str, Any]) -> dict[str, Any]:
+    def unflatten(self, flat: Mapping[str, Value]) -> ExampleDict:
         """Nested dicts from values by leaf name, those that are there; a sequence becomes a dict of lists."""
         known = set(self._leaf_names())
         for name in flat:
@@ -122,19 +121,19 @@ class Schema(Mapping[str, "Field | Schema"]):
                 raise SchemaError(f"no field {reprlib.repr(name)}", hint=name_known(name, self._leaf_names()))
         return _unflatten(self, flat, "")
 
-    def coerce(self, example: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    def coerce(self, example: Mapping[str, Value], where: str = "") -> ExampleDict:
         """The flat example with every value in its canonical form (see Field.coerce), or a SchemaError."""
         flat = self.flatten(example, where)
         values = {leaf.name: leaf.coerce(flat[leaf.name], _join(where, leaf.name)) for leaf in self._leaves}
         _check_sequences(self, values, where)
         return values
 
-    def check(self, example: Mapping[str, Any], where: str = "") -> None:
+    def check(self, example: Mapping[str, Value], where: str = "") -> None:
         """Raise a SchemaError that says what does not fit, and where."""
         self.coerce(example, where)
 
     @classmethod
-    def infer(cls, examples: Iterable[Mapping[str, Any]], *, schema: Mapping[str, Any] | None = None) -> Schema:
+    def infer(cls, examples: Iterable[Mapping[str, Value]], *, schema: Mapping[str, Value] | None = None) -> Schema:
         """The narrowest schema that holds all of the examples (see `penstock.schema.inference`)."""
         from .inference import infer  # it stands above: it makes schemas
 
@@ -146,12 +145,12 @@ class Schema(Mapping[str, "Field | Schema"]):
 
         return widen(self, other)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ExampleDict:
         """Plain dicts, lists, strings and numbers."""
         return {"penstock_schema": JSON_VERSION, **_schema_to_json(self)}
 
     @classmethod
-    def from_json(cls, data: Any) -> Schema:
+    def from_json(cls, data: object) -> Schema:
         """The schema of `to_json()`; anything else is a SchemaError."""
         if not isinstance(data, dict) or data.get("penstock_schema") != JSON_VERSION:
             version = data.get("penstock_schema") if isinstance(data, dict) else data
@@ -172,8 +171,8 @@ def _written_schema(schema: Schema, indent: str) -> str:
 
 
 # Nested dicts
-def _check_depth(fields: Mapping[str, Any]) -> None:
-    layer: list[Mapping[str, Any]] = [fields]
+def _check_depth(fields: Mapping[str, Value]) -> None:
+    layer: list[Mapping[str, Value]] = [fields]
     for _ in range(MAX_DEPTH):
         layer = [value for mapping in layer for value in mapping.values() if isinstance(value, Mapping)]
         if not layer:
@@ -181,7 +180,7 @@ def _check_depth(fields: Mapping[str, Any]) -> None:
     raise SchemaError(f"expected at most {MAX_DEPTH} dicts within each other, got more")
 
 
-def _node(name: Any, value: Any) -> Field | Schema:
+def _node(name: Value, value: Value) -> Field | Schema:
     if not is_utf8(name) or not name:
         raise SchemaError(f"expected a name of at least one letter, valid as UTF-8, got {reprlib.repr(name)}")
     if isinstance(value, Field):
@@ -206,7 +205,7 @@ def _selected(node: Schema, chosen: set[str], prefix: str) -> Schema:
     return Schema(kept, sequence=node.sequence)
 
 
-def _flatten(node: Schema, value: Any, depth: int, where: str) -> dict[str, Any]:
+def _flatten(node: Schema, value: object, depth: int, where: str) -> ExampleDict:
     """`depth` is how many lists, those of the sequences above, may still enclose the dict."""
     names = [leaf.name for leaf in node.leaves()]
     if value is None:
@@ -220,7 +219,7 @@ def _flatten(node: Schema, value: Any, depth: int, where: str) -> dict[str, Any]
     for name in value:
         if name not in node:
             raise SchemaError(f"unknown field {reprlib.repr(name)}", where, name_known(name, node))
-    flat: dict[str, Any] = {}
+    flat: ExampleDict = {}
     for name, child in node.items():
         if isinstance(child, Field):
             flat[name] = value.get(name)
@@ -230,8 +229,8 @@ def _flatten(node: Schema, value: Any, depth: int, where: str) -> dict[str, Any]
     return flat
 
 
-def _unflatten(node: Schema, flat: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
+def _unflatten(node: Schema, flat: Mapping[str, Value], prefix: str) -> ExampleDict:
+    nested: ExampleDict = {}
     for name, child in node.items():
         if isinstance(child, Schema):
             below = _unflatten(child, flat, f"{prefix}{name}/")
@@ -242,7 +241,7 @@ def _unflatten(node: Schema, flat: Mapping[str, Any], prefix: str) -> dict[str, 
     return nested
 
 
-def _check_sequences(node: Schema, values: Mapping[str, Any], where: str, depth: int = 0, prefix: str = "") -> None:
+def _check_sequences(node: Schema, values: Mapping[str, Value], where: str, depth: int = 0, prefix: str = "") -> None:
     """The lists of each sequence are equally long; `depth` is how many sequences enclose it."""
     depth += node.sequence
     if node.sequence:
@@ -257,13 +256,13 @@ def _join(where: str, name: str) -> str:
 
 
 # JSON
-def _schema_to_json(schema: Schema) -> dict[str, Any]:
+def _schema_to_json(schema: Schema) -> ExampleDict:
     data = {name: _schema_to_json(n) if isinstance(n, Schema) else _field_to_json(n) for name, n in schema.items()}
     return {"fields": data, "sequence": True} if schema.sequence else {"fields": data}
 
 
-def _field_to_json(field: Field) -> dict[str, Any]:
-    data: dict[str, Any] = {"type": str(field), "encoding": field.encoding, "kind": field.kind}
+def _field_to_json(field: Field) -> ExampleDict:
+    data: ExampleDict = {"type": str(field), "encoding": field.encoding, "kind": field.kind}
     if field.classes is not None:
         data["classes"] = list(field.classes)
     if field.decoded is not None:
@@ -273,13 +272,13 @@ def _field_to_json(field: Field) -> dict[str, Any]:
     return data
 
 
-def _item_to_json(item: Any) -> Any:
+def _item_to_json(item: object) -> Value:
     if isinstance(item, bytes):
         return base64.b64encode(item).decode()
     return str(item) if isinstance(item, float) and not math.isfinite(item) else item
 
 
-def _schema_from_json(data: Any, where: str, depth: int) -> Schema:
+def _schema_from_json(data: Value, where: str, depth: int) -> Schema:
     _check_keys(data, ("fields", "sequence"), where)
     if depth > MAX_DEPTH:
         raise SchemaError(f"expected at most {MAX_DEPTH} dicts within each other, got more")
@@ -293,7 +292,7 @@ def _schema_from_json(data: Any, where: str, depth: int) -> Schema:
     return Schema(nodes, sequence=data.get("sequence", False))
 
 
-def _field_from_json(data: Any, where: str) -> Field:
+def _field_from_json(data: Value, where: str) -> Field:
     _check_keys(data, ("type", "encoding", "kind", "classes", "decoded", "default"), where)
     options = {key: value for key, value in data.items() if key != "type"}
     if options.get("default") is not None:
@@ -302,7 +301,7 @@ def _field_from_json(data: Any, where: str) -> Field:
     return Field.parse(data.get("type"), where, **options)
 
 
-def _item_from_json(item: Any, dtype: str, where: str) -> Any:
+def _item_from_json(item: Value, dtype: str, where: str) -> Value:
     try:
         if dtype == "bytes":
             return base64.b64decode(item, validate=True)
@@ -311,7 +310,7 @@ def _item_from_json(item: Any, dtype: str, where: str) -> Any:
         raise SchemaError(f"expected a default in base64, got {reprlib.repr(item)}", where) from None
 
 
-def _check_keys(data: Any, known: tuple[str, ...], where: str) -> None:
+def _check_keys(data: Value, known: tuple[str, ...], where: str) -> None:
     if not isinstance(data, dict):
         raise SchemaError(f"expected an object, got {type(data).__name__}", where)
     for key in data:

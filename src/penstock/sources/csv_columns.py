@@ -148,4 +148,4 @@ def _column(parts: Any) -> Any:
     if isinstance(parts, np.ndarray):
         return parts
     values, splits, _, present = parts
-    return np.ma.MaskedArray(values, ~present) if splits is None else Bytes._trusted(values, splits, text=True)
+    return np.ma.MaskedArray(values, ~present) if splits is None else Bytes.unchecked(values, splits, text=True)

@@ -12,8 +12,7 @@ from .._core import ImageFiles
 from ..dataset.record_files import SPLIT_NAMES, split_order
 from ..errors import SchemaError, StorageError
 from ..schema.columns import Array, Bytes
-from ..schema.field import Field
-from ..schema.image import Image
+from ..schema.field import Field, Image
 from ..schema.schema import Schema
 from ..storage.files import LocalListing, ObjectListing, checked_path, is_folder, list_folder, parent_path, read_files
 from ..storage.paths import PathLike, expand, has_suffix, is_directory, is_glob

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import CorruptionError, MissingDependencyError, SchemaError, StorageError, name_known
-from ..records.inspect import image_type
-from ..schema.columns import Array, Bytes, Ragged
-from ..schema.dtypes import DTYPES
-from ..schema.field import Field
+from ..schema.coercion import DTYPES
+from ..schema.columns import Array, Bytes, Ragged, gather_rows
+from ..schema.field import Field, image_type
 from ..schema.inference import infer
 from ..schema.schema import Schema
 from ..storage.files import LocalCopy, bring_all, local_copies, named_by_url
@@ -100,7 +99,7 @@ class Table(TableSource):
         numbers = np.asarray(indices, dtype=np.int64)
         if numbers.size and (int(numbers.min()) < 0 or int(numbers.max()) >= len(self)):
             raise SchemaError(f"expected rows of 0 to {len(self) - 1}, got {numbers.min()} to {numbers.max()}")
-        return {name: gather(column, numbers) for name, column in self.columns.items()}
+        return {name: gather_rows(column, numbers) for name, column in self.columns.items()}
 
     def key(self, index: int) -> str:
         """The values of the key's columns, or the number of the row."""
@@ -239,36 +238,6 @@ def cell(column: Any, row: int) -> Any:
     return column[row]
 
 
-def gather(column: Any, rows: Array) -> Any:
-    """Some rows of a column, in any order."""
-    if isinstance(column, np.ndarray):
-        return column[rows]
-    if isinstance(column, list):
-        return [column[row] for row in rows.tolist()]
-    if len(rows) and int(rows[-1]) - int(rows[0]) == len(rows) - 1 and (np.diff(rows) == 1).all():
-        return column[int(rows[0]) : int(rows[-1]) + 1]
-    present = None if column.present is None else column.present[rows]
-    if isinstance(column, Ragged):
-        splits, inner = _spread(column.row_splits, rows)
-        shapes = None if column.shapes is None else column.shapes[rows]
-        return Ragged(gather(column.values, inner), splits, shapes=shapes, present=present)
-    strings = rows
-    if column.shape:
-        each = int(np.prod(column.shape))
-        strings = (rows[:, None] * each + np.arange(each)).ravel()
-    splits, inner = _spread(column.row_splits, strings)
-    return Bytes(column.values[inner], splits, text=column.text, shape=column.shape, present=present)
-
-
-def _spread(row_splits: Array, rows: Array) -> tuple[Array, Array]:
-    """The splits of these rows alone, and the numbers of their values."""
-    starts = row_splits[rows]
-    lengths = row_splits[rows + 1] - starts
-    splits = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(lengths, out=splits[1:])
-    return splits, np.repeat(starts - splits[:-1], lengths) + np.arange(splits[-1])
-
-
 # Types
 def _field(name: str, column: Any) -> Field | Schema:
     if isinstance(column, list):
@@ -282,9 +251,13 @@ def _field(name: str, column: Any) -> Field | Schema:
     while isinstance(inner, Ragged) and isinstance(inner.values, (Ragged, Bytes)):
         levels, inner = levels + 1, inner.values
     if isinstance(inner, Bytes):
-        kind = "image" if not levels and _all_images(inner) else "tensor"
         return Field(
-            name, "str" if inner.text else "bytes", inner.shape or (), levels=levels, optional=optional, kind=kind
+            name,
+            "str" if inner.text else "bytes",
+            inner.shape or (),
+            levels=levels,
+            optional=optional,
+            kind="image" if not levels and _all_images(inner) else "tensor",
         )
     _check_dtype(name, inner.dtype)
     dtype = inner.dtype.name

@@ -84,7 +84,7 @@ class TarSamples(RecordSource):
     def __getitem__(self, index: int) -> dict[str, Any]:
         number = position(index, len(self))
         shards, codec = self._read
-        return {KEY: self._keys[number], **first_row(codec._batch(shards.examples(codec._plan, [number])))}
+        return {KEY: self._keys[number], **first_row(codec.to_batch(shards.examples(codec.plan, [number])))}
 
     def records(self, indices: Sequence[int] | Array) -> Records:
         """These samples, as records."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dataset.info import Info
+from ..dataset.manifest import Info
 from ..dataset.tfds import read_features
 from ..errors import SchemaError
 from ..schema.schema import Schema

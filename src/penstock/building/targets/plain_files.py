@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ...dataset.info import Info
-from ...dataset.manifest import MANIFEST, WORK, Manifest, ShardEntry, dataset_name
+from ...dataset.manifest import MANIFEST, WORK, Info, Manifest, ShardEntry, dataset_name
 from ...dataset.open import Opened, indexed, open_dataset
 from ...dataset.plain_files import schema_path, schema_text, write_schema
 from ...dataset.shards import ShardFiles
 from ...errors import BuildError, SchemaError, StorageError
+from ...loading.loader import Loader
 from ...records.formats import FORMATS, Format
 from ...records.shard import open_shard
 from ...records.tfrecord import TFRecord

@@ -16,11 +16,10 @@ import numpy as np
 
 from ...errors import SchemaError
 from ...loading.dataset import Dataset, load
-from ...records.inspect import image_type
 from ...records.shard import ShardFormat
 from ...records.tar import KEY, SUFFIXES
-from ...schema.dtypes import INTEGERS
-from ...schema.field import Field
+from ...schema.coercion import INTEGERS
+from ...schema.field import Field, image_type
 from ...schema.schema import Schema
 from ...sources.fingerprint import digest
 from ...storage.paths import Paths, is_numbered

@@ -5,38 +5,37 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from ...errors import SchemaError, check_known
-from ...schema.columns import Array, Bytes, Ragged
-from ...schema.dtypes import TEXTS
+from ...errors import ArgumentError, SchemaError, check_known
+from ...schema.coercion import TEXTS
+from ...schema.columns import Array, Bytes, Columns, ExampleDict, Ragged, Value, gather_rows
 from ...schema.field import Field
 from ...schema.schema import Schema
 from ..spec import Items, Mark
 
-Columns = Mapping[str, Any]
+ColumnMapping = Mapping[str, Value]  # a batch that is read, whatever kind of mapping it is
 
 
-def count_rows(columns: Columns) -> int:
+def count_rows(columns: ColumnMapping) -> int:
     """How many rows a batch has."""
     column = next(iter(columns.values()))
     return count_rows(column) if isinstance(column, Mapping) else len(column)
 
 
-def rows_of(columns: Columns) -> list[dict[str, Any]]:
+def rows_of(columns: ColumnMapping) -> list[ExampleDict]:
     """The examples of a batch."""
     return rows_from({name: values_of(column) for name, column in columns.items()})
 
 
-def rows_from(values: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+def rows_from(values: Mapping[str, list[Value]]) -> list[ExampleDict]:
     """Examples from the values of each field."""
     names = list(values)
     return [dict(zip(names, row, strict=True)) for row in zip(*values.values(), strict=True)]
 
 
-def values_of(column: Any) -> list[Any]:
+def values_of(column: Value) -> list[Value]:
     """The values of a column's rows; None where one is missing."""
     if isinstance(column, Mapping):
         return rows_of(column)
@@ -46,7 +45,7 @@ def values_of(column: Any) -> list[Any]:
     return list(column)
 
 
-def cut(columns: Columns, first: int, last: int) -> dict[str, Any]:
+def cut(columns: ColumnMapping, first: int, last: int) -> Columns:
     """Some rows that follow each other, without a copy."""
     return {
         name: cut(column, first, last) if isinstance(column, Mapping) else column[first:last]
@@ -54,17 +53,17 @@ def cut(columns: Columns, first: int, last: int) -> dict[str, Any]:
     }
 
 
-def join(parts: Sequence[Columns]) -> dict[str, Any]:
+def join(parts: Sequence[ColumnMapping]) -> Columns:
     """Batches one after the other, as one."""
     return dict(parts[0]) if len(parts) == 1 else {name: _join([part[name] for part in parts]) for name in parts[0]}
 
 
-def gather(columns: Columns, rows: Array) -> dict[str, Any]:
+def gather(columns: ColumnMapping, rows: Array) -> Columns:
     """Some rows, in any order."""
-    return {name: _gather(column, rows) for name, column in columns.items()}
+    return {name: gather_rows(column, rows) for name, column in columns.items()}
 
 
-def _join(parts: list[Any]) -> Any:
+def _join(parts: list[Value]) -> Value:
     first = parts[0]
     if isinstance(first, Mapping):
         return join(parts)
@@ -77,9 +76,9 @@ def _join(parts: list[Any]) -> Any:
         if any(part.present is not None for part in parts):
             present = np.concatenate([np.ones(len(p), bool) if p.present is None else p.present for p in parts])
         if isinstance(first, Bytes):
-            return Bytes._trusted(values, row_splits, first.text, first.shape, present)
+            return Bytes.unchecked(values, row_splits, first.text, first.shape, present)
         shapes = None if first.shapes is None else np.concatenate([part.shapes for part in parts])
-        return Ragged._trusted(values, row_splits, shapes, present)
+        return Ragged.unchecked(values, row_splits, shapes, present)
     if isinstance(first, np.ma.MaskedArray):
         return np.ma.MaskedArray(
             np.concatenate([part.data for part in parts]), np.concatenate([np.ma.getmaskarray(part) for part in parts])
@@ -87,39 +86,17 @@ def _join(parts: list[Any]) -> Any:
     return np.concatenate(parts)
 
 
-def _gather(column: Any, rows: Array) -> Any:
-    if isinstance(column, Mapping):
-        return gather(column, rows)
-    if isinstance(column, np.ndarray):
-        return column[rows]
-    present = None if column.present is None else column.present[rows]
-    if isinstance(column, Ragged):
-        elements, splits = _ranges(column.row_splits, rows)
-        shapes = None if column.shapes is None else column.shapes[rows]
-        return Ragged._trusted(_gather(column.values, elements), splits, shapes, present)
-    strings = (rows[:, None] * column._per_row + np.arange(column._per_row)).reshape(-1)
-    letters, splits = _ranges(column.row_splits, strings)
-    return Bytes._trusted(column.values[letters], splits, column.text, column.shape, present)
-
-
-def _ranges(splits: Array, rows: Array) -> tuple[Array, Array]:
-    """The elements of some rows, and where each row begins and ends among them."""
-    lengths = splits[rows + 1] - splits[rows]
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    return np.arange(ends[-1]) + np.repeat(splits[rows] - ends[:-1], lengths), ends
-
-
 class Marks(Sequence[Mark]):
     """The marks of examples as they were read: each is one position further."""
 
-    def __init__(self, positions: Any, slots: Mark) -> None:
+    def __init__(self, positions: Value, slots: Mark) -> None:
         self.positions = positions
         self.slots = slots
 
     def __len__(self) -> int:
         return len(self.positions)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Value:
         if isinstance(index, slice):
             return Marks(self.positions[index], self.slots)
         return (int(self.positions[index]) + 1, *self.slots)
@@ -129,21 +106,21 @@ class Marks(Sequence[Mark]):
 class Chunk:
     """Some examples as columns, with the mark of each."""
 
-    columns: Mapping[str, Any]
+    columns: Mapping[str, Value]
     marks: Sequence[Mark]
 
     def __len__(self) -> int:
         return len(self.marks)
 
-    def items(self) -> list[tuple[Any, Mark]]:
+    def items(self) -> list[tuple[Value, Mark]]:
         """The examples one by one."""
         return list(zip(rows_of(self.columns), self.marks, strict=True))
 
-    def rows(self) -> list[Any]:
+    def rows(self) -> list[Value]:
         """The examples without their marks."""
         return rows_of(self.columns)
 
-    def pick(self, rows: Array) -> Mapping[str, Any]:
+    def pick(self, rows: Array) -> Mapping[str, Value]:
         """Some of the examples, as a part of a batch."""
         return gather(self.columns, rows)
 
@@ -152,22 +129,22 @@ class Chunk:
 class RowChunk:
     """Some examples that Python has made, with the mark of each."""
 
-    examples: Sequence[Any]
+    examples: Sequence[Value]
     marks: Sequence[Mark]
 
     def __len__(self) -> int:
         return len(self.marks)
 
-    def rows(self) -> Sequence[Any]:
+    def rows(self) -> Sequence[Value]:
         """The examples."""
         return self.examples
 
-    def pick(self, rows: Array) -> list[Any]:
+    def pick(self, rows: Array) -> list[Value]:
         """Some of the examples, as a part of a batch."""
         return [self.examples[row] for row in rows.tolist()]
 
 
-def batch_of(parts: Sequence[Any], schema: Mapping[str, Any], shaped: Collection[str], pad: Any) -> Any:
+def batch_of(parts: Sequence[Value], schema: Mapping[str, Value], shaped: Collection[str], pad: object) -> Value:
     """A batch of parts that chunks gave."""
     if isinstance(parts[0], Mapping):
         columns = join(parts)
@@ -178,7 +155,7 @@ def batch_of(parts: Sequence[Any], schema: Mapping[str, Any], shaped: Collection
 
 def grouped(items: Items, size: int) -> Iterator[RowChunk]:
     """Items, some at a time."""
-    examples: list[Any] = []
+    examples: list[Value] = []
     marks: list[Mark] = []
     for example, mark in items:
         examples.append(example)
@@ -190,9 +167,9 @@ def grouped(items: Items, size: int) -> Iterator[RowChunk]:
         yield RowChunk(examples, marks)
 
 
-def rebatched(chunks: Iterator[Chunk], size: int, drop_remainder: bool, pad: Any) -> Items:
+def rebatched(chunks: Iterator[Chunk], size: int, drop_remainder: bool, pad: object) -> Items:
     """Chunks of any size as batches of one size: columns are cut and joined, no row is touched."""
-    parts: list[Mapping[str, Any]] = []
+    parts: list[Mapping[str, Value]] = []
     held = 0
     last: Mark = ()
     for chunk in chunks:
@@ -210,12 +187,12 @@ def rebatched(chunks: Iterator[Chunk], size: int, drop_remainder: bool, pad: Any
         yield _finished(parts, pad), last
 
 
-def _finished(parts: Sequence[Mapping[str, Any]], pad: Any) -> Any:
+def _finished(parts: Sequence[Mapping[str, Value]], pad: object) -> Value:
     columns = join(parts)
     return columns if pad is None else padded(columns, pad)
 
 
-def positions_without(first: int, last: int, gone: Collection[int]) -> Any:
+def positions_without(first: int, last: int, gone: Collection[int]) -> Value:
     """Positions in order, but for some."""
     if not gone:
         return range(first, last)
@@ -227,12 +204,12 @@ MOST_SHAPES = 5  # that a message names
 
 
 def collate_kept(
-    rows: Sequence[Any],
-    columns: Mapping[str, Any],
-    values: Mapping[str, list[Any]],
-    schema: Mapping[str, Any],
-    pad: Any,
-) -> Any:
+    rows: Sequence[Value],
+    columns: Mapping[str, Value],
+    values: Mapping[str, list[Value]],
+    schema: Mapping[str, Value],
+    pad: object,
+) -> Value:
     """A batch of examples that maps have made out of columns, and of the values that these had row by row.
 
     A field whose values are all the very ones that were handed out keeps its column: its rows are views of it, so it
@@ -247,7 +224,9 @@ def collate_kept(
     return {name: columns[name] if name in kept else made[name] for name in rows[0]}
 
 
-def collate(rows: Sequence[Any], schema: Mapping[str, Any], shaped: Collection[str] = (), pad: Any = None) -> Any:
+def collate(
+    rows: Sequence[Value], schema: Mapping[str, Value], shaped: Collection[str] = (), pad: object = None
+) -> Value:
     """A batch of examples: dicts become a dict of columns, tuples a tuple of them.
 
     A field of the schema keeps its kind of column for as long as its values fit it. Those named in `shaped` came with
@@ -259,8 +238,8 @@ def collate(rows: Sequence[Any], schema: Mapping[str, Any], shaped: Collection[s
 
 
 def _dict(
-    rows: Sequence[Any], schema: Mapping[str, Any], where: str, shaped: Collection[str], pad: Any
-) -> dict[str, Any]:
+    rows: Sequence[Value], schema: Mapping[str, Value], where: str, shaped: Collection[str], pad: object
+) -> Columns:
     names = rows[0].keys()
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping) or row.keys() != names:
@@ -277,7 +256,7 @@ def _dict(
     return columns
 
 
-def _column(values: Sequence[Any], node: Any, where: str, shaped: Collection[str], pad: Any) -> Any:
+def _column(values: Sequence[Value], node: object, where: str, shaped: Collection[str], pad: object) -> Value:
     first = next((value for value in values if value is not None), None)
     if isinstance(first, Mapping):
         inner = {leaf.name: leaf for leaf in node.leaves()} if isinstance(node, Schema) and node.sequence else node
@@ -298,7 +277,7 @@ def _column(values: Sequence[Any], node: Any, where: str, shaped: Collection[str
 
 
 # Fields of the schema
-def _known(values: Sequence[Any], field: Field) -> Any:
+def _known(values: Sequence[Value], field: Field) -> Value:
     """The column of a field, or None where a map has made something else of it."""
     unknown = field.shape.count(None)
     text = field.dtype == "str"
@@ -326,7 +305,7 @@ def _known(values: Sequence[Any], field: Field) -> Any:
         return None
 
 
-def _fixed(values: Sequence[Any], field: Field) -> Any:
+def _fixed(values: Sequence[Value], field: Field) -> Value:
     """Numbers of one shape, masked where they may be missing."""
     sizes = tuple(size for size in field.shape if size is not None)
     masked = field.optional and field.default is None
@@ -349,10 +328,10 @@ def _stacked(arrays: Sequence[Array]) -> Array:
     return np.concatenate(arrays).reshape(len(arrays), *arrays[0].shape)
 
 
-def _strings(values: Sequence[Any], field: Field, kind: type) -> Any:
+def _strings(values: Sequence[Value], field: Field, kind: type) -> Value:
     sizes = tuple(size for size in field.shape if size is not None)
     count = int(np.prod(sizes))
-    items: list[Any] = []
+    items: list[Value] = []
     for value in values:
         row = [kind()] * count if value is None else np.asarray(value, dtype=object).reshape(-1).tolist()
         if len(row) != count or not all(isinstance(item, kind) for item in row):
@@ -360,10 +339,10 @@ def _strings(values: Sequence[Any], field: Field, kind: type) -> Any:
         items += row
     flat = Bytes.from_list(items, text=kind is str)
     present = np.array([value is not None for value in values])
-    return Bytes._trusted(flat.values, flat.row_splits, flat.text, sizes, None if present.all() else present)
+    return Bytes.unchecked(flat.values, flat.row_splits, flat.text, sizes, None if present.all() else present)
 
 
-def ragged(rows: Sequence[Array | None], dimensions: int, dtype: Any, *, shapes: bool) -> Ragged:
+def ragged(rows: Sequence[Array | None], dimensions: int, dtype: Value, *, shapes: bool) -> Ragged:
     """Rows of these dimensions; with `shapes`, each has a shape of its own and the values are flat."""
     present = np.array([row is not None for row in rows], dtype=bool)
     filled = [row for row in rows if row is not None]
@@ -378,11 +357,11 @@ def ragged(rows: Sequence[Array | None], dimensions: int, dtype: Any, *, shapes:
         given = np.zeros((len(rows), dimensions), np.int64)
         given[present] = [row.shape for row in filled]
     values = values if dtype is None else values.astype(dtype, copy=False)
-    return Ragged._trusted(values, splits, given, None if present.all() else present)
+    return Ragged.unchecked(values, splits, given, None if present.all() else present)
 
 
 # Fields that a map made
-def _new(values: Sequence[Any], first: Any, where: str, pad: Any) -> Any:
+def _new(values: Sequence[Value], first: object, where: str, pad: object) -> Value:
     if first is None or any(value is None for value in values):
         number = next(at for at, value in enumerate(values) if value is None)
         raise SchemaError(
@@ -417,13 +396,13 @@ def _new(values: Sequence[Any], first: Any, where: str, pad: Any) -> Any:
 
 
 # Padding
-def padded(columns: Any, pad: Any, where: str = "") -> Any:
+def padded(columns: object, pad: object, where: str = "") -> Value:
     """Ragged columns as arrays. `pad` is a value for all, or one for each field: {"tokens": 0, "mask": (0, 512)}."""
     if not isinstance(columns, Mapping):
         return columns
     if isinstance(pad, Mapping) and not where:
         check_known(pad, _names(columns), "field", "pad")
-    done: dict[str, Any] = {}
+    done: Columns = {}
     for name, column in columns.items():
         path = f"{where}/{name}" if where else name
         if isinstance(column, Mapping):
@@ -437,11 +416,11 @@ def padded(columns: Any, pad: Any, where: str = "") -> Any:
         try:
             done[name] = column.to_padded(length, value)
         except (TypeError, ValueError) as error:
-            raise SchemaError(f"expected a number to pad with, got {value!r}: {error}", path) from None
+            raise ArgumentError(f"expected a number to pad with, got {value!r}: {error}", path) from None
     return done
 
 
-def _names(columns: Mapping[str, Any], where: str = "") -> Iterator[str]:
+def _names(columns: Mapping[str, Value], where: str = "") -> Iterator[str]:
     """The names of columns, those in dicts by their paths."""
     for name, column in columns.items():
         path = f"{where}/{name}" if where else name

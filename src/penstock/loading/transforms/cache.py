@@ -8,16 +8,16 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from ..._core import crc32c
 from ...errors import SchemaError, StorageError
+from ...schema.columns import Value
 from ...storage.files import local_path
 from ...storage.local import write_all
 
-MISSING: Any = object()
+MISSING: Value = object()
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what the system reports where a file cannot grow
 _OVERHEAD = 100  # bytes that a value takes besides its own
 
@@ -36,13 +36,13 @@ class Store:
         self.folder = None if folder is None else str(local_path(folder, "cache"))
         self.used = 0
         self.shaped: set[str] = set()  # fields that have a shape for each row
-        self._kept: dict[int, Any] = {}
+        self._kept: dict[int, Value] = {}
         self._lock = threading.Lock()
-        self._file: Any = None
+        self._file: Value = None
         self._process = os.getpid()
         self._warned = False
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Store, (self.budget, self.folder)  # another process begins with an empty one
 
     def __repr__(self) -> str:
@@ -51,7 +51,7 @@ class Store:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, number: int) -> Any:
+    def get(self, number: int) -> Value:
         """An example of the caller's own, None for one that a filter left out, or MISSING."""
         kept = self._kept.get(number, MISSING)
         if kept is MISSING or kept is None:
@@ -64,7 +64,7 @@ class Store:
             return MISSING  # damaged on the disk: it is made again
         return _restored(shape, memoryview(bytearray(buffer)), [0])
 
-    def put(self, number: int, example: Any) -> None:
+    def put(self, number: int, example: object) -> None:
         """Keep an example, or None for one that was left out, if there is room."""
         if self._process != os.getpid():  # a fork: what is kept so far can be read, the file is the parent's
             self._process, self._lock, self._file = os.getpid(), threading.Lock(), None
@@ -109,7 +109,7 @@ class Store:
         return offset
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Value:
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, Mapping):
@@ -117,7 +117,7 @@ def _copied(value: Any) -> Any:
     return type(value)(_copied(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
-def _size(value: Any) -> int:
+def _size(value: object) -> int:
     if isinstance(value, Mapping):
         return _OVERHEAD + sum(map(_size, value.values()))
     if isinstance(value, (list, tuple)):
@@ -125,7 +125,7 @@ def _size(value: Any) -> int:
     return _OVERHEAD + (len(value) if isinstance(value, (str, bytes)) else getattr(value, "nbytes", 0))
 
 
-def _taken_apart(value: Any, parts: list[bytes]) -> Any:
+def _taken_apart(value: object, parts: list[bytes]) -> Value:
     """What a value is, without its bytes; those are appended to `parts`."""
     if isinstance(value, Mapping):
         return {name: _taken_apart(item, parts) for name, item in value.items()}
@@ -146,7 +146,7 @@ def _taken_apart(value: Any, parts: list[bytes]) -> Any:
     )
 
 
-def _restored(shape: Any, buffer: memoryview, at: list[int]) -> Any:
+def _restored(shape: Value, buffer: memoryview, at: list[int]) -> Value:
     if isinstance(shape, dict):
         return {name: _restored(item, buffer, at) for name, item in shape.items()}
     if isinstance(shape, list):

@@ -10,12 +10,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ...errors import LoadError
+from ...schema.columns import ExampleDict, Value
 from ..spec import Echo, Filter, Items, Map, Mark, describe
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Stopped(Exception):  # noqa: N818  # nobody sees it
     """Work that nobody waits for any more."""
 
 
-class Done(list[tuple[Any, Mark]]):
+class Done(list[tuple[Value, Mark]]):
     """Items, and the error that kept there from being more of them."""
 
     error: LoadError | None = None
@@ -46,7 +47,7 @@ class Program:
     """Maps and filters, one after the other, of one item at a time."""
 
     def __init__(self, steps: Sequence[Map | Filter], run: Run, batches: bool, slots: int) -> None:
-        self._steps: list[tuple[Callable[..., Any], str, bool, int | None]] = [
+        self._steps: list[tuple[Callable[..., Value], str, bool, int | None]] = [
             (step.function, describe(step), isinstance(step, Filter), getattr(step, "seed", None)) for step in steps
         ]
         self._run = run
@@ -64,7 +65,7 @@ class Program:
         """Look whether maps touch these fields."""
         self.shaped.update(name for name in names if name not in self._touched)
 
-    def __call__(self, items: Sequence[tuple[Any, Mark]]) -> Done:
+    def __call__(self, items: Sequence[tuple[Value, Mark]]) -> Done:
         """What is left of the items, up to the first that fails."""
         began = time.perf_counter()
         done = Done()
@@ -84,7 +85,7 @@ class Program:
         self._run.meter.add("map", time.perf_counter() - began)
         return done
 
-    def _apply(self, item: Any, mark: Mark) -> Any:
+    def _apply(self, item: object, mark: Mark) -> Value:
         for function, text, filters, seed in self._steps:
             try:
                 if filters:
@@ -98,7 +99,7 @@ class Program:
                 raise self._blamed(TypeError("it returned None"), text, mark)
         return item
 
-    def _look(self, result: Any, before: dict[str, Any]) -> None:
+    def _look(self, result: object, before: ExampleDict) -> None:
         """Which fields are not what they were: maps may return the very dict that they got."""
         for name, value in before.items():
             if not isinstance(result, dict) or result.get(name) is not value:
@@ -110,18 +111,18 @@ class Program:
         return np.random.default_rng([seed, self._run.position.epoch, position, *mark[1 : 1 + self._slots]])
 
     def _blamed(self, error: Exception, text: str, mark: Mark) -> LoadError:
-        echoed = any(mark[self._run.recipe.slot(step)] for step in self._run.recipe.steps if isinstance(step, Echo))
+        echoed = any(mark[self._run.spec.slot(step)] for step in self._run.spec.steps if isinstance(step, Echo))
         place = self._run.place(mark[0] - (not echoed))  # a copy leaves with the mark from before its item
         where = f"{'the batch whose last example is ' * self._batches}{place}"
         return LoadError(f"{text} failed: {type(error).__name__}: {error} - at {where}", key=place.key, path=place.path)
 
 
-def ordered(tasks: Iterator[T], function: Callable[[T], Any], threads: int, stop: threading.Event) -> Iterator[Any]:
+def ordered(tasks: Iterator[T], function: Callable[[T], Value], threads: int, stop: threading.Event) -> Iterator[Value]:
     """function(task) of each, in order, on threads and a few ahead; ends at once when it is closed."""
     if not threads:
         yield from map(function, tasks)
         return
-    waiting: deque[Future[Any]] = deque()
+    waiting: deque[Future[Value]] = deque()
     pool, process = ThreadPoolExecutor(threads, thread_name_prefix="penstock-map"), os.getpid()
     failure: Exception | None = None
     try:
@@ -149,7 +150,7 @@ def ordered(tasks: Iterator[T], function: Callable[[T], Any], threads: int, stop
 
 def begun(items: Items, count: int) -> Items:
     """Items, so many of them made before they are asked for: what a device does with them goes on meanwhile."""
-    waiting: deque[tuple[Any, Mark]] = deque()
+    waiting: deque[tuple[Value, Mark]] = deque()
     error = None
     try:
         for item in items:
@@ -183,7 +184,7 @@ def _end_threads() -> None:
 
 def prefetched(items: Items, count: int) -> Items:
     """Items, made ahead in a thread of their own."""
-    ready: queue.Queue[tuple[str, Any]] = queue.Queue(count)
+    ready: queue.Queue[tuple[str, Value]] = queue.Queue(count)
     done = threading.Event()
     worker = threading.Thread(target=_pump, args=(items, ready, done), name="penstock-prefetch", daemon=True)
     worker.start()
@@ -200,7 +201,7 @@ def prefetched(items: Items, count: int) -> Items:
         done.set()
 
 
-def _get(ready: queue.Queue[tuple[str, Any]], worker: threading.Thread) -> tuple[str, Any]:
+def _get(ready: queue.Queue[tuple[str, Value]], worker: threading.Thread) -> tuple[str, Value]:
     while True:
         try:
             return ready.get(timeout=1.0)
@@ -209,7 +210,7 @@ def _get(ready: queue.Queue[tuple[str, Any]], worker: threading.Thread) -> tuple
                 raise RuntimeError(f"the thread that works ahead is gone (process {os.getpid()})") from None
 
 
-def _pump(items: Any, ready: queue.Queue[tuple[str, Any]], done: threading.Event) -> None:
+def _pump(items: Value, ready: queue.Queue[tuple[str, Value]], done: threading.Event) -> None:
     try:
         try:
             for item in items:
@@ -222,7 +223,7 @@ def _pump(items: Any, ready: queue.Queue[tuple[str, Any]], done: threading.Event
         _put(ready, ("error", error), done)
 
 
-def _put(ready: queue.Queue[tuple[str, Any]], entry: tuple[str, Any], done: threading.Event) -> bool:
+def _put(ready: queue.Queue[tuple[str, Value]], entry: tuple[str, Value], done: threading.Event) -> bool:
     while not done.is_set():
         try:
             ready.put(entry, timeout=0.05)

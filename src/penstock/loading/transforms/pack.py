@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
 from ...errors import SchemaError, StateError, name_known
-from ...schema.columns import Array, Bytes, Ragged
+from ...schema.columns import Array, Bytes, Ragged, Value
 from ..spec import Bucket, Items, Mark, Pack, with_slot
 from .batch import Chunk, RowChunk, batch_of
 
@@ -148,7 +147,7 @@ def _fields(chunk: Chunk | RowChunk) -> dict[str, Ragged]:
     return columns
 
 
-def _from_rows(rows: list[Any], name: str) -> Ragged:
+def _from_rows(rows: list[Value], name: str) -> Ragged:
     arrays = [np.asarray(row) for row in rows]
     if any(array.ndim != 1 or array.dtype.kind not in "biuf" for array in arrays):
         wrong = next(array for array in arrays if array.ndim != 1 or array.dtype.kind not in "biuf")
@@ -159,7 +158,7 @@ def _from_rows(rows: list[Any], name: str) -> Ragged:
             "select() the fields to pack",
         )
     splits = np.concatenate([[0], np.cumsum([len(array) for array in arrays])])
-    return Ragged._trusted(np.concatenate(arrays), splits)
+    return Ragged.unchecked(np.concatenate(arrays), splits)
 
 
 def bucketed(
@@ -167,7 +166,7 @@ def bucketed(
     step: Bucket,
     slot: int,
     given: int,
-    schema: Mapping[str, Any],
+    schema: Mapping[str, Value],
     shaped: Callable[[], Collection[str]],
 ) -> Items:
     """A batch as soon as a bucket is full; at the end, what is left in each.
@@ -175,7 +174,7 @@ def bucketed(
     Examples wait in the buckets when a state is taken, and are not part of it: it counts the batches, and resuming
     goes through the examples from the epoch's start and leaves out the `given` batches that were delivered before.
     """
-    parts: list[list[Any]] = [[] for _ in step.sizes]
+    parts: list[list[Value]] = [[] for _ in step.sizes]
     held = [0] * len(step.sizes)
     count = 0
     last: Mark = ()
@@ -229,7 +228,7 @@ def _lengths(chunk: Chunk | RowChunk, step: Bucket) -> Array:
             return np.array([len(row[by]) for row in chunk.examples], np.int64)
         except (KeyError, TypeError) as error:
             raise SchemaError(f"expected a field that has a length, got {error}", f"bucket, field {by!r}") from None
-    column: Any = chunk.columns
+    column: Value = chunk.columns
     for name in [by] if by in chunk.columns else by.split("/"):
         if not isinstance(column, Mapping) or name not in column:
             raise SchemaError(f"no field {by!r}", "bucket", name_known(by, chunk.columns))
