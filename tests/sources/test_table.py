@@ -27,7 +27,8 @@ from penstock import (
     SchemaError,
 )
 from penstock.records.codec import Codec
-from penstock.sources.table import Table, gather, parquet, table
+from penstock.schema.columns import gather_rows
+from penstock.sources.table import Table, parquet, table
 
 
 def plain(value: Any) -> Any:
@@ -142,11 +143,11 @@ def test_gather_takes_what_a_loop_takes(rows: list[Any], data: st.DataObject) ->
     picks = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9))
     numbers = np.array(picks, dtype=np.int64)
     ragged = Ragged.from_rows(rows, dtype=np.int64)
-    assert gather(ragged, numbers).to_list() == [rows[pick] for pick in picks]
+    assert gather_rows(ragged, numbers).to_list() == [rows[pick] for pick in picks]
     words = [None if row is None else "ä" * len(row) for row in rows]
-    assert gather(Bytes.from_list(words, text=True), numbers).to_list() == [words[pick] for pick in picks]
+    assert gather_rows(Bytes.from_list(words, text=True), numbers).to_list() == [words[pick] for pick in picks]
     nested = [[] if row is None else [row, row] for row in rows]
-    assert gather(Ragged.from_rows([[[1]], *nested]), numbers + 1).to_list() == [nested[pick] for pick in picks]
+    assert gather_rows(Ragged.from_rows([[[1]], *nested]), numbers + 1).to_list() == [nested[pick] for pick in picks]
 
 
 # pandas
