@@ -178,3 +178,12 @@ def test_columns_of_other_lengths_are_an_error() -> None:
 def test_splits_need_names_that_can_be_split_names() -> None:
     with pytest.raises(ps.SchemaError, match="expected a split's name, got 'a/b'"):
         as_splits({"a/b": ROWS})
+
+
+def test_a_split_of_a_dataset_is_a_source(tmp_path: Path) -> None:
+    """Its `take(count)` is not the `take(rows)` of a source."""
+    ps.build(ROWS, tmp_path / "first", workers=1)
+    split = ps.load(tmp_path / "first")["train"]
+    assert type(as_source(split)) is UserSource
+    built = ps.build(split, tmp_path / "second", workers=1)
+    assert sorted(int(example["x"]) for example in built["train"]) == list(range(6))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -13,7 +13,7 @@ from ..dataset.tfds import dataset_directory, is_tfds_name, tfds_notes
 from ..errors import SchemaError, check_type, did_you_mean, redact
 from ..loading.dataset import Dataset
 from ..records.formats import FORMATS, Format
-from ..schema.schema import Schema
+from ..schema.schema import Fields, Schema
 from ..sources.splits import Deduped
 from ..sources.tfds_builder import GeneratedSplits
 from ..storage.files import checked_path
@@ -57,7 +57,7 @@ def build(
     *,
     format: Formats = "tfrecord",
     shards: int | None = None,
-    schema: Schema | Mapping[str, Any] | str | None = None,
+    schema: Schema | Fields | str | None = None,
     order: Order = "hash",
     seed: int = 0,
     on_error: OnError | Quarantine = "raise",
@@ -121,7 +121,7 @@ def check_options(
     *,
     format: Formats,
     shards: int | None,
-    schema: Schema | Mapping[str, Any] | str | None,
+    schema: Schema | Fields | str | None,
     order: Order,
     seed: int,
     on_error: OnError | Quarantine,

@@ -23,7 +23,7 @@ from ..dataset.tfds import INFO, dataset_directory, is_tfds_name
 from ..errors import CorruptionError, PenstockError, SchemaError
 from ..loading.dataset import Dataset
 from ..records.shard import open_shard
-from ..schema.schema import Schema
+from ..schema.schema import Fields, Schema
 from ..sources.files import short_names
 from ..sources.fingerprint import digest
 from ..sources.record_files import RecordFiles
@@ -57,7 +57,7 @@ def convert(
     *,
     format: Formats = "tfrecord",
     shards: int | None = None,
-    schema: Schema | Mapping[str, Any] | None = None,
+    schema: Schema | Fields | None = None,
     workers: int | None = None,
     engine: Engine | None = None,
     overwrite: bool = False,

@@ -15,7 +15,16 @@ from typing import Any
 import numpy as np
 
 from .._core import Records
-from ..errors import BuildError, CorruptionError, ExampleError, PenstockError, SchemaError, StorageError, redact
+from ..errors import (
+    ArgumentError,
+    BuildError,
+    CorruptionError,
+    ExampleError,
+    PenstockError,
+    SchemaError,
+    StorageError,
+    redact,
+)
 from ..records.codec import Codec
 from ..records.formats import Format
 from ..schema.coercion import is_picture
@@ -71,7 +80,7 @@ class Job:
     """
 
     directory: Path
-    sources: dict[str, Any]
+    sources: dict[str, Source]
     known: dict[str, Schema | None]
     schema: Schema
     declared: bool
@@ -139,7 +148,7 @@ class Encoder:
             their_keys = keys[done : (done := done + len(some))]
             try:
                 records = encode()
-            except (SchemaError, CorruptionError, StorageError):
+            except (ArgumentError, SchemaError, CorruptionError, StorageError):
                 yield from self._one_by_one(source, some, their_keys)  # to name the invalid one among them
             else:
                 yield records, their_keys

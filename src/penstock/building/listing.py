@@ -14,7 +14,7 @@ import numpy as np
 
 from .._core import crc32c, hash_keys
 from ..errors import NoExamplesError, PenstockError, SchemaError
-from ..schema.columns import Array, Bytes, Ragged
+from ..schema.columns import Array, Bytes, ExampleDict, Ragged
 from ..schema.example_class import Example
 from ..schema.schema import Schema
 from ..sources.adapt import ExampleList, UserSource, UserStream
@@ -44,7 +44,7 @@ from .plan import Order, order_rows
 
 # Sources around others, which they call `source`.
 WRAPPERS = (Subset, StreamSubset, Prepared, PreparedStream, Mapped, UserSource, UserStream, Deduped)
-Stored = dict[str, Any]  # the fields of an example, as they are stored
+Stored = ExampleDict  # the fields of an example, as they are stored
 
 
 @dataclass(eq=False)

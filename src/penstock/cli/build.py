@@ -33,7 +33,7 @@ from ..sources.detect import detect
 from ..sources.image_catalog import notes_on
 from ..sources.splits import Splits, dedupe, split
 from .errors import INTERRUPTED, WELL, Command, complain, print_error
-from .options import Number, asked_formats, format_options
+from .options import CommandOptions, Number, asked_formats, format_options
 from .output import (
     PATIENCE,
     Line,
@@ -182,7 +182,7 @@ class Asked:
     notes: tuple[str, ...] = ()
 
 
-def _recognised(source: str, places: tuple[str, ...], options: dict[str, Any]) -> Asked:
+def _recognised(source: str, places: tuple[str, ...], options: CommandOptions) -> Asked:
     """A path, as whatever it is."""
     if len(places) != 1:
         raise click.UsageError("expected SOURCE and the PATH of a dataset")
@@ -201,7 +201,7 @@ def _recognised(source: str, places: tuple[str, ...], options: dict[str, Any]) -
     return Asked(kind, "\n".join(remarks), examples, places[0], asked_formats(options, places[0]), notes=tuple(notes))
 
 
-def _how(kind: str, taken: str, options: dict[str, Any]) -> dict[str, Any]:
+def _how(kind: str, taken: str, options: CommandOptions) -> CommandOptions:
     """What the options say of one kind of source alone."""
     side, delimiter = options["max_side"], options["delimiter"]
     if side is not None and kind != "image_folder":
@@ -212,13 +212,13 @@ def _how(kind: str, taken: str, options: dict[str, Any]) -> dict[str, Any]:
     return how if delimiter is None else {"delimiter": delimiter.replace("\\t", "\t")}
 
 
-def _check_no_columns(taken: str, options: dict[str, Any]) -> None:
+def _check_no_columns(taken: str, options: CommandOptions) -> None:
     for name in ("image", "label"):
         if options[name] is not None:
             raise click.UsageError(f"--{name} is for a CSV or JSON file that names images, and {taken}")
 
 
-def _other_delimiter(rows: Any) -> Iterator[str]:
+def _other_delimiter(rows: object) -> Iterator[str]:
     """A question, where all cells of CSV files stand in one column whose name has what may be their delimiter."""
     names = list(getattr(rows, "columns", ()))
     for letter in ";\t|":
@@ -227,7 +227,7 @@ def _other_delimiter(rows: Any) -> Iterator[str]:
             yield f'it has one column, {names[0]!r}. Is it --delimiter "{given}"?'
 
 
-def _recipe(name: str, places: tuple[str, ...], options: dict[str, Any]) -> Asked:
+def _recipe(name: str, places: tuple[str, ...], options: CommandOptions) -> Asked:
     """A dataset that we know: the folder of its files, and where it goes unless that is where TFDS looks for it."""
     _how("recipe", f"{name} is a recipe", options)
     _check_no_columns(f"{name} is a recipe", options)
@@ -245,11 +245,11 @@ def _recipe(name: str, places: tuple[str, ...], options: dict[str, Any]) -> Aske
     return Asked(name, splits.said, splits, path, *told)
 
 
-def _given(options: dict[str, Any], *names: str) -> dict[str, Any]:
+def _given(options: CommandOptions, *names: str) -> CommandOptions:
     return {name: options[name] for name in names if options[name] is not None}
 
 
-def _split(source: Any, options: dict[str, Any]) -> Any:
+def _split(source: object, options: CommandOptions) -> Any:
     if options["ratios"] is None:
         for name in ("group", "stratify"):
             if options[name]:
@@ -286,7 +286,7 @@ MOST_BAD = 3  # bad examples that the summary names
 MOST_LEAKS = 3  # that the summary names
 
 
-def run(work: Callable[[Engine], Made], options: dict[str, Any]) -> Made | None:
+def run(work: Callable[[Engine], Made], options: CommandOptions) -> Made | None:
     """Build with the engine that the options ask for, under a bar; nothing comes of it where Ctrl-C ends it."""
     with _BuildBar(shown=not options["quiet"]) as bar:
         try:
@@ -299,7 +299,7 @@ def run(work: Callable[[Engine], Made], options: dict[str, Any]) -> Made | None:
             return None
 
 
-def _engine(options: dict[str, Any], bar: _BuildBar) -> Engine:
+def _engine(options: CommandOptions, bar: _BuildBar) -> Engine:
     if options["engine"] == "ray":
         if options["no_sync"]:
             raise click.UsageError("--no-sync goes with --engine local")
@@ -358,7 +358,7 @@ def _print_load(path: str, split: str) -> None:
     console().print(f"\n[bold]{escape(line)}[/bold]", soft_wrap=True)
 
 
-def built_json(path: str, built: Built) -> dict[str, Any]:
+def built_json(path: str, built: Built) -> dict[str, object]:
     """The same, plain."""
     told = ("written", "kept", "bad", "ignored", "duplicates", "leaks", "drift", "seconds")
     counts = {name: getattr(built, name) for name in told}

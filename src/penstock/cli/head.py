@@ -26,6 +26,7 @@ from ..records.inspect import (
     size_text,
 )
 from ..records.tar import checked_schema, is_tar, read_sample, sampled_schema
+from ..schema.columns import ExampleDict
 from ..schema.schema import Schema
 from ..storage.files import is_file, read_file
 from .errors import PATH, WELL, Command
@@ -150,7 +151,7 @@ def _codec_of_tar(path: str, declared: Schema | None) -> Codec:
     return Codec(sampled_schema([path]) if declared is None else checked_schema(declared))
 
 
-def _decoded(codec: Codec, record: bytes, path: str, position: int) -> dict[str, Any]:
+def _decoded(codec: Codec, record: bytes, path: str, position: int) -> ExampleDict:
     try:
         return codec.decode_example(record)
     except (CorruptionError, SchemaError) as error:
@@ -158,7 +159,7 @@ def _decoded(codec: Codec, record: bytes, path: str, position: int) -> dict[str,
         raise type(error)(str(error).replace(" - at record 0", f" - at {path}, record {position}", 1)) from None
 
 
-def _print(example: dict[str, Any], codec: Codec | None, title: str, size: int | None = None) -> None:
+def _print(example: ExampleDict, codec: Codec | None, title: str, size: int | None = None) -> None:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(style="cyan", no_wrap=True)
@@ -176,7 +177,7 @@ def _print(example: dict[str, Any], codec: Codec | None, title: str, size: int |
     screen.print()
 
 
-def _lookup(example: dict[str, Any], name: str) -> Any:
+def _lookup(example: ExampleDict, name: str) -> Any:
     """The value of a leaf; a name may hold a "/" itself."""
     if name in example:
         return example[name]

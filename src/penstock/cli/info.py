@@ -206,7 +206,7 @@ def _print_heading(path: str, name: str) -> None:
     console().print(f"[bold]{escape(path)}[/bold]{called}", soft_wrap=True)
 
 
-def _as_json(about: About) -> dict[str, Any]:
+def _as_json(about: About) -> dict[str, object]:
     smallest, median, largest = about.smallest_median_largest()
     return {
         "file": about.path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import click
 
@@ -17,6 +17,7 @@ COMPRESSIONS = {
     "tfrecord": ("gzip", "zlib"),
     "array_record": (*filter(None, array_record.COMPRESSIONS), "none"),
 }
+CommandOptions: TypeAlias = "dict[str, Any]"  # the options of a command by name, as click gives them
 Command = TypeVar("Command", bound=Callable[..., Any])
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -85,7 +86,7 @@ def format_options(command: Command) -> Command:
     return command
 
 
-def asked_formats(options: dict[str, Any], path: str) -> list[Format]:
+def asked_formats(options: CommandOptions, path: str) -> list[Format]:
     """What the options say. A compression, or a size of groups, is for the format that has it.
 
     path  where it goes: names of plain files tell their format
@@ -98,7 +99,7 @@ def asked_formats(options: dict[str, Any], path: str) -> list[Format]:
         names = [named]
     if len(set(names)) < len(names):
         raise click.UsageError(f"expected each --format once, got {', '.join(names)}")
-    asked: dict[str, dict[str, Any]] = {
+    asked: dict[str, CommandOptions] = {
         name: {option: options[option] for option in ("shard_bytes", "shard_examples")} for name in names
     }
     compression, group_size = options["compression"], options["group_size"]
@@ -110,7 +111,7 @@ def asked_formats(options: dict[str, Any], path: str) -> list[Format]:
     return [FORMATS[name](**told) for name, told in asked.items()]
 
 
-def _of(asked: dict[str, dict[str, Any]], format: str, option: str) -> dict[str, Any]:
+def _of(asked: dict[str, CommandOptions], format: str, option: str) -> CommandOptions:
     if format not in asked:
         raise click.UsageError(f"--{option} goes with --format {format} here")
     return asked[format]

@@ -37,7 +37,7 @@ from ..errors import redact
 from ..loading.dataset import Dataset
 from ..loading.display import kind_text
 from ..records.inspect import size_text
-from ..schema.columns import Bytes, Ragged
+from ..schema.columns import Bytes, ExampleDict, Ragged
 from ..schema.schema import Schema
 
 PATIENCE = 2.0  # seconds without a progress bar
@@ -78,7 +78,7 @@ def schema_rows(schema: Schema) -> list[tuple[str, str, str]]:
     return [(leaf.name, str(leaf), kind_text(leaf)) for leaf in schema.leaves()]
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: object) -> Any:
     """A value as JSON has it: bytes in base64, and "nan", "inf" and "-inf" as the strings that they are."""
     if isinstance(value, dict):
         return {key: to_json(item) for key, item in value.items()}
@@ -93,17 +93,17 @@ def to_json(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print one line of JSON, without the secrets of URLs in it."""
     print(json.dumps(_redacted(to_json(value)), ensure_ascii=False))
 
 
-def print_example(example: dict[str, Any]) -> None:
+def print_example(example: ExampleDict) -> None:
     """Print the values of an example as one line of JSON, as they are."""
     print(json.dumps(to_json(example), ensure_ascii=False))
 
 
-def _redacted(value: Any) -> Any:
+def _redacted(value: object) -> Any:
     if isinstance(value, dict):
         return {key: _redacted(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -248,7 +248,7 @@ def schema_table(schema: Any) -> Table:
     return table
 
 
-def dataset_json(path: str, manifest: Manifest) -> dict[str, Any]:
+def dataset_json(path: str, manifest: Manifest) -> dict[str, object]:
     """What a dataset is, plain."""
     return {
         "dataset": path,
@@ -261,7 +261,7 @@ def dataset_json(path: str, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def opened_json(path: str, dataset: Dataset) -> dict[str, Any]:
+def opened_json(path: str, dataset: Dataset) -> dict[str, object]:
     """The same, of a dataset without a manifest."""
     return {"dataset": path, **dataset.info(), "unread": dataset.unread}
 

@@ -10,7 +10,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.markup import escape
@@ -92,7 +91,7 @@ def _check_kind(report: Report) -> None:
         raise another_kind(report.path)
 
 
-def _as_json(checked: Checked) -> dict[str, Any]:
+def _as_json(checked: Checked) -> dict[str, object]:
     report = checked.report
     found = {
         "file": report.path,

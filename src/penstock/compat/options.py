@@ -43,7 +43,7 @@ class Checked:
         parents = (kind for kind in reversed(cls.__mro__) if issubclass(kind, Checked) and kind is not Checked)
         return {name: default for kind in parents for name, default in vars(kind).items() if not name.startswith("_")}
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         name, where, defaults = self._spellings.get(name, name), type(self).__name__, self._defaults()
         if name not in defaults:
             raise AttributeError(f"unknown option {name!r} - at {where}. {name_known(name, defaults, 'options')}")

@@ -29,6 +29,7 @@ from ..loading.loader import Loader
 from ..loading.spec import HELD, WHOLE
 from ..records.index import sidecar_path
 from ..schema.coercion import map_nested
+from ..schema.columns import ExampleDict, Value
 from ..schema.example_class import IgnoreExample
 from ..schema.field import Image
 from ..sources.tar import tar
@@ -60,10 +61,10 @@ class AisDataset:
         self,
         template: str,
         path: str | os.PathLike[str] | None = None,
-        record_to_example: Callable[[dict[str, Any]], Any] | None = None,
-        record_to_pair: Callable[[dict[str, Any]], Any] | None = None,
-        output_types: Any = None,
-        output_shapes: Any = None,
+        record_to_example: Callable[[ExampleDict], Value] | None = None,
+        record_to_pair: Callable[[ExampleDict], Value] | None = None,
+        output_types: object = None,
+        output_shapes: object = None,
     ) -> Any:
         """The samples of the tars that a template names: a dataset of pairs or, with `path`, a TFRecord file.
 
@@ -96,7 +97,7 @@ class AisDataset:
             self._write(source, Path(text))
         return [os.fspath(path)]
 
-    def _write(self, source: Any, path: Path) -> None:
+    def _write(self, source: object, path: Path) -> None:
         """Write one TFRecord file, without its index and schema."""
         fresh = path.with_name(f".{path.name}.tfrecord")
         build(source, fresh, order="source", overwrite=True)
@@ -128,7 +129,7 @@ class _Translation:
         shapes = self.shapes or [np.shape(part) for part in first]
         spec = tuple(map(tf.TensorSpec, shapes, types))
 
-        def pair(record: dict[str, Any]) -> tuple[Any, ...]:
+        def pair(record: ExampleDict) -> tuple[Any, ...]:
             parts = zip(_pair(function, record), spec, strict=True)
             return tuple(
                 part if each.dtype == tf.string else tf.cast(_number(part), each.dtype) for part, each in parts
@@ -177,7 +178,7 @@ def _pairs_class() -> type:
             shuffled = self._loader.shuffle(seed=seed, window=window, lanes=lanes)
             return _pairs(shuffled, self._translation, self._memory)
 
-        def batch(self, batch_size: Any, drop_remainder: Any = False, **options: Any) -> Any:
+        def batch(self, batch_size: object, drop_remainder: object = False, **options: Any) -> Any:
             """Batches, one of which is made while another one is used."""
             return super().batch(batch_size, drop_remainder, **options).prefetch(tf.data.AUTOTUNE)
 
@@ -208,7 +209,7 @@ def _is_writable(folder: Path) -> bool:
         return False
 
 
-def default_record_to_example(record: Record) -> dict[str, Any]:
+def default_record_to_example(record: Record) -> ExampleDict:
     """The features of a sample with a jpg and a cls: height, width, depth, label, image_raw."""
     if "jpg" not in record and "cls" not in record:
         raise IgnoreExample
@@ -223,7 +224,7 @@ def default_record_to_pair(record: Record) -> tuple[Any, Any]:
     return tf.image.resize(image, SIZE), tf.strings.to_number(tf.strings.strip(record["cls"]), tf.int32)
 
 
-def default_record_parser(record: Any) -> tuple[Any, Any]:
+def default_record_parser(record: object) -> tuple[Any, Any]:
     """A record of the file as a pair: the image as float32[224,224,3] within 0..255, and its label."""
     tf = tensorflow()
     features = {name: tf.io.FixedLenFeature([], tf.int64) for name in ("height", "width", "depth", "label")}
@@ -247,14 +248,14 @@ def _plain(value: Any) -> Any:
     return np.float32(value) if isinstance(value, float) or getattr(value, "dtype", None) == np.float64 else value
 
 
-def _pair(function: Callable[[dict[str, Any]], Any], record: dict[str, Any]) -> tuple[Any, Any]:
+def _pair(function: Callable[[ExampleDict], Value], record: ExampleDict) -> tuple[Any, Any]:
     pair = function({name: value for name, value in record.items() if value is not None})
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise SchemaError(f"expected (value, label), got {type(pair).__name__}", "record_to_pair")
     return pair[0], pair[1]
 
 
-def _number(part: Any) -> Any:
+def _number(part: object) -> Any:
     """The number that the bytes of a label spell, as TAR2TF read them."""
     return np.int32(int(part)) if isinstance(part, bytes) and part.strip().isdigit() else part
 

@@ -24,7 +24,7 @@ from ..records.shard import open_shard
 from ..records.tar import SUFFIXES as TARS
 from ..records.tar import checked_schema, rules_of, sampled_schema
 from ..schema.field import Decode, check_decode, image_options
-from ..schema.schema import Schema
+from ..schema.schema import Fields, Schema
 from ..storage.cache import Cache, RemoteFile, cache_home
 from ..storage.files import beside, checked_path, local_path, read_json_object
 from ..storage.local import FileStamp, file_stamp
@@ -183,7 +183,7 @@ def _stamped(file: ShardFile) -> ShardFile:
 
 def open_dataset(
     path: Paths,
-    schema: Schema | Mapping[str, Any] | None,
+    schema: Schema | Fields | None,
     format: str | None,
     cache: PathLike | None = None,
     data_dir: PathLike | None = None,
@@ -204,7 +204,7 @@ def open_dataset(
 
 def _open(
     path: Paths,
-    schema: Schema | Mapping[str, Any] | None,
+    schema: Schema | Fields | None,
     format: str | None,
     cache: PathLike | None,
     data_dir: PathLike | None,

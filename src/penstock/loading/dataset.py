@@ -12,7 +12,7 @@ from ..dataset.open import Format, Opened, open_dataset
 from ..dataset.shards import ShardFiles
 from ..errors import ArgumentError, SchemaError, name_known, redact
 from ..schema.field import Decode
-from ..schema.schema import Schema
+from ..schema.schema import Fields, Schema
 from ..storage.paths import PathLike, Paths
 from .loader import Split
 from .spec import LoadSpec, OnError, Part
@@ -21,7 +21,7 @@ from .spec import LoadSpec, OnError, Part
 def load(
     path: Paths,
     *,
-    schema: Schema | Mapping[str, Any] | None = None,
+    schema: Schema | Fields | None = None,
     format: Format | None = None,
     decode: Decode = True,
     on_error: OnError = "raise",

@@ -27,7 +27,7 @@ from ..dataset.manifest import Info
 from ..errors import CorruptionError, NotFoundError, SchemaError, name_known
 from ..records.array_record import ArrayRecord
 from ..records.formats import Format
-from ..schema.columns import Array
+from ..schema.columns import Array, Value
 from ..schema.field import Field
 from ..schema.schema import Schema
 from ..sources.files import read_text, stamp_of, within
@@ -151,7 +151,7 @@ class Recordings(Source):
         return f"Recordings({len(self)} files of {self.root})"
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """What decides the examples besides their keys."""
         return {"tornet": VERSION}
 
@@ -172,7 +172,7 @@ class Recordings(Source):
         """Changes when the file does."""
         return stamp_of(self.place(index), self.known)
 
-    def column(self, name: str) -> Sequence[Any]:
+    def column(self, name: str) -> Sequence[Value]:
         """A column of the catalog; where it has none of that name, the attribute of each file."""
         if self.rows and name in self.rows[0]:
             return [row[name] for row in self.rows]

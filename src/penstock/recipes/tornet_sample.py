@@ -6,11 +6,10 @@ import csv
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ..schema.columns import Array
+from ..schema.columns import Array, ExampleDict
 from ..sources.netcdf import need_h5py
 from ..storage.files import local_path
 
@@ -70,7 +69,7 @@ def write_sample(root: str | Path, *, files: int = 8, years: Sequence[int] = (20
     return root
 
 
-def _row(kind: str, year: int, number: int) -> dict[str, Any]:
+def _row(kind: str, year: int, number: int) -> ExampleDict:
     """A line of the catalog."""
     end = datetime(year, 1, 1, 0, 2) + timedelta(hours=7 * number)
     end += timedelta(days=180) if kind == "test" or number else timedelta()
@@ -83,7 +82,7 @@ def _row(kind: str, year: int, number: int) -> dict[str, Any]:
     return dict(zip(FIELDS, values, strict=True))
 
 
-def _write_file(path: Path, row: dict[str, Any], random: np.random.Generator) -> None:
+def _write_file(path: Path, row: ExampleDict, random: np.random.Generator) -> None:
     """One NetCDF file: HDF5 with a scale for each dimension, compressed as NetCDF's libraries do it."""
     h5py = need_h5py()
     seen = storms(random, len(RANGES) + 1)
@@ -130,7 +129,7 @@ def _write_file(path: Path, row: dict[str, Any], random: np.random.Generator) ->
             file.attrs[name] = np.bytes_(value) if isinstance(value, str) else value
 
 
-def _attributes(row: dict[str, Any], start: datetime) -> dict[str, Any]:
+def _attributes(row: ExampleDict, start: datetime) -> ExampleDict:
     said = {name: row[name] for name in ("site_name", "category")}
     said |= {"site_lat": 33.9, "site_lon": -88.3, "MissingDataFlag": -999.0, "scit_id": "A0"}
     said |= {"ef_number": float(row["ef_number"]), "event_id": np.int64(row["event_id"]), "episode_id": np.int64(7)}

@@ -14,7 +14,7 @@ from .._core import Images, Plan, Records
 from ..errors import ArgumentError, SchemaError, check_type
 from ..schema.columns import Array, Columns, ExampleDict, Value
 from ..schema.field import Image
-from ..schema.schema import Schema
+from ..schema.schema import Fields, Schema
 from .layouts import Fixed, Parts, Pixels, layout
 
 
@@ -33,7 +33,7 @@ class Codec:
     """
 
     def __init__(
-        self, schema: Schema | Mapping[str, Value], *, narrow: bool = False, images: Mapping[str, Image] | None = None
+        self, schema: Schema | Fields, *, narrow: bool = False, images: Mapping[str, Image] | None = None
     ) -> None:
         """Compile a schema.
 

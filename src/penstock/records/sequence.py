@@ -10,7 +10,7 @@ import numpy as np
 from .._core import Records, SequencePlan
 from ..errors import SchemaError, name_known
 from ..schema.columns import Array, Columns, ExampleDict, Ragged, Value
-from ..schema.schema import Schema
+from ..schema.schema import Fields, Schema
 from .codec import Codec, first_row, rows_in
 from .layouts import Layout, Parts
 
@@ -27,7 +27,7 @@ class SequenceCodec:
     Both kinds of fields stand side by side in one dict. A step field has one value for each step.
     """
 
-    def __init__(self, context: Schema | Mapping[str, Value], steps: Schema | Mapping[str, Value]) -> None:
+    def __init__(self, context: Schema | Fields, steps: Schema | Fields) -> None:
         self._context = Codec(context)
         self._steps = Codec(steps)
         self.context = self._context.schema

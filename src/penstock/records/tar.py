@@ -28,7 +28,7 @@ from ..errors import CorruptionError, SchemaError
 from ..schema.coercion import INTEGERS, TEXTS
 from ..schema.columns import ExampleDict, Value
 from ..schema.field import Field
-from ..schema.schema import Schema
+from ..schema.schema import Fields, Schema
 from .inspect import first_records
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
@@ -125,7 +125,7 @@ def _array(data: bytes) -> tuple[str, tuple[int, ...]] | None:
         return None
 
 
-def checked_schema(schema: Schema | Mapping[str, Value]) -> Schema:
+def checked_schema(schema: Schema | Fields) -> Schema:
     """A schema that somebody gave, with arrays stored as they are."""
     given = schema if isinstance(schema, Schema) else Schema(schema)
     fields = {}

@@ -8,6 +8,7 @@ import math
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from ..errors import SchemaError, name_known
 from .coercion import FLOATS, MAX_DEPTH, check_lengths, map_nested
@@ -15,6 +16,9 @@ from .columns import ExampleDict, Value
 from .field import Field, is_utf8
 
 JSON_VERSION = 1
+
+# What a user writes for a schema: names of fields, each with a type as text, a Field, or fields of its own.
+Fields: TypeAlias = "Mapping[str, str | Field | Mapping[str, Value]]"
 
 
 class Schema(Mapping[str, "Field | Schema"]):
@@ -27,7 +31,7 @@ class Schema(Mapping[str, "Field | Schema"]):
 
     __slots__ = ("_fields", "_leaves", "_sequence")
 
-    def __init__(self, fields: Mapping[str, str | Field | Mapping[str, Value]], *, sequence: bool = False) -> None:
+    def __init__(self, fields: Fields, *, sequence: bool = False) -> None:
         if not isinstance(fields, Mapping):
             raise SchemaError(f"expected a dict of fields, got {type(fields).__name__}")
         if not isinstance(sequence, bool):

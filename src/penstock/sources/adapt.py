@@ -15,16 +15,16 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from ..errors import SchemaError
-from ..schema.columns import Array, Bytes, Ragged
+from ..schema.columns import Array, Bytes, Columns, ExampleDict, Ragged, Value
 from ..schema.schema import Schema
-from .protocol import KEY, BatchSource, Column, Columns, Source, Stream, TableSource, own_key
+from .protocol import KEY, BatchSource, Source, Stream, TableSource, own_key
 from .table import table
 
 
 class ExampleList(Source):
     """A list of examples."""
 
-    def __init__(self, examples: Sequence[Any]) -> None:
+    def __init__(self, examples: Sequence[Value]) -> None:
         self.examples = examples
         classes = set(map(type, examples))
         self._classes = {kind for kind in classes if hasattr(kind, "load")}
@@ -96,9 +96,9 @@ class UserSource(Source):
         """Return what the object says."""
         return list(self.source.stamps(rows)) if "stamps" in self._has else super().stamps(rows)
 
-    def column(self, name: str) -> Sequence[Any] | Array | None:
+    def column(self, name: str) -> Sequence[Value] | Array | None:
         """Return what the object knows."""
-        known: Sequence[Any] | None = self.source.column(name) if "column" in self._has else None
+        known: Sequence[Value] | None = self.source.column(name) if "column" in self._has else None
         return known
 
     @property
@@ -107,7 +107,7 @@ class UserSource(Source):
         return bool(getattr(self.source, "numbered", "key" not in self._has))
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """What the object says."""
         return _options(self.source)
 
@@ -137,23 +137,23 @@ class UserTable(UserBatchSource, TableSource):
 
     def __init__(self, source: Any) -> None:
         super().__init__(source)
-        self.columns: Mapping[str, Column] = source.columns
+        self.columns: Mapping[str, Value] = source.columns
 
 
 class UserStream(Stream):
     """An iterable of the user, or a function that returns one."""
 
-    def __init__(self, source: Iterable[Any] | Callable[[], Iterable[Any]]) -> None:
+    def __init__(self, source: Iterable[Value] | Callable[[], Iterable[Value]]) -> None:
         self.source = source
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return iter(self.source if isinstance(self.source, Iterable) else self.source())
 
     def __repr__(self) -> str:
         return repr(self.source)
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """What the object says."""
         return _options(self.source)
 
@@ -163,7 +163,7 @@ class UserStream(Stream):
         return not isinstance(self.source, Iterator)
 
 
-def as_source(given: Any) -> Source | Stream:
+def as_source(given: object) -> Source | Stream:
     """Return the source or the stream that an object stands for.
 
     A dict of columns, a structured array, and a table of pandas or Arrow become a `Table`; a list becomes an
@@ -181,7 +181,8 @@ def as_source(given: Any) -> Source | Stream:
         raise SchemaError(f"expected a source of examples, got {got}", hint="Such as image_folder(path)")
     if isinstance(given, (list, tuple)):
         return ExampleList(given)
-    takes_many = _has_method(given, "take")
+    # Hugging Face datasets and our own splits have `take(count)` for the first so many, and `skip(count)` beside it.
+    takes_many = _has_method(given, "take") and not _has_method(given, "skip")
     if takes_many and isinstance(getattr(given, "columns", None), Mapping):
         return UserTable(given)
     if isinstance(given, (Mapping, np.ndarray)) or hasattr(given, "columns"):
@@ -193,9 +194,9 @@ def as_source(given: Any) -> Source | Stream:
     raise SchemaError(f"expected a source of examples, got {type(given).__name__}")
 
 
-def are_plain(examples: Sequence[object]) -> TypeGuard[Sequence[dict[str, Any]]]:
+def are_plain(examples: Sequence[object]) -> TypeGuard[Sequence[ExampleDict]]:
     """Return True if all are dicts that can be stored as they are."""
-    dicts: Sequence[Any] = examples
+    dicts: Sequence[Value] = examples
     return set(map(type, examples)) <= {dict} and not any(map(contains, dicts, repeat(KEY)))
 
 
@@ -206,16 +207,16 @@ def _class_schema(classes: set[type]) -> Schema | None:
     return schema if isinstance(schema, Schema) else None
 
 
-def _has_method(given: Any, name: str) -> bool:
+def _has_method(given: object, name: str) -> bool:
     return callable(getattr(given, name, None))
 
 
-def _options(given: Any) -> dict[str, Any]:
+def _options(given: object) -> dict[str, object]:
     options = getattr(given, "options", None)
     return dict(options) if isinstance(options, Mapping) else {}
 
 
-def is_column(value: Any) -> bool:
+def is_column(value: object) -> bool:
     """Return True for a column of a table, False for a source of examples: a list of dicts is a source."""
     if isinstance(value, (list, tuple)):
         return not any(isinstance(item, Mapping) or hasattr(type(item), "load") for item in value)

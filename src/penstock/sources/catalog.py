@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CorruptionError, SchemaError
-from ..schema.columns import Array, Bytes
+from ..schema.columns import Array, Bytes, Columns, ExampleDict, Value
 from ..schema.field import Field
 from ..schema.schema import Schema
 from ..storage.files import bring_all, checked_path, local_copies, named_by_url, parent_path, read_file
@@ -131,7 +131,7 @@ class Lines(Source):
     def __repr__(self) -> str:
         return f"Lines({len(self)} of {', '.join(self.origin.names[:3])})"
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> ExampleDict:
         index = position(index, len(self))
         path = self._copies[self.origin.file(index)[0]].bring()
         start, end = int(self.starts[index]), int(self.ends[index])
@@ -162,7 +162,7 @@ class Objects(Source):
     """The objects of JSON files, in memory."""
 
     def __init__(self, files: Sequence[str]) -> None:
-        self.items: list[dict[str, Any]] = []
+        self.items: list[ExampleDict] = []
         self.names: list[str] | None = None
         counts = []
         for path in files:
@@ -180,7 +180,7 @@ class Objects(Source):
     def __repr__(self) -> str:
         return f"Objects({len(self)} of {', '.join(self.origin.names[:3])})"
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> ExampleDict:
         return self.items[position(index, len(self))]
 
     def key(self, index: int) -> str:
@@ -214,7 +214,7 @@ class Keyed(Source):
     def __repr__(self) -> str:
         return repr(self.rows)
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> ExampleDict:
         row = {name: value for name, value in self.rows[index].items() if name != self.without}
         if self.labels is not None:
             number = self.labels.number(row.pop(self.labels.column, None), self.rows.place(index))
@@ -239,7 +239,7 @@ class Keyed(Source):
 class Labels:
     """The classes that a column names: texts by number, in order of name; numbers stay as they are."""
 
-    def __init__(self, column: str, values: Sequence[Any]) -> None:
+    def __init__(self, column: str, values: Sequence[Value]) -> None:
         self.column = column
         there = [value for value in values if value not in (None, "")]
         texts = sorted({value for value in there if isinstance(value, str)})
@@ -247,7 +247,7 @@ class Labels:
         optional = len(there) < len(values)
         self.field = Field(LABEL, "int64", classes=tuple(texts) or None, optional=optional)
 
-    def number(self, value: Any, place: str) -> int | None:
+    def number(self, value: object, place: str) -> int | None:
         """The number of a class; None where a row has none."""
         if value in (None, ""):
             return None
@@ -258,9 +258,7 @@ class Labels:
         return self.numbers[value] if isinstance(value, str) else int(value)
 
 
-def _label_column(
-    columns: dict[str, Any], label: str, keys: Sequence[str], where: str
-) -> tuple[Field | None, dict[str, Any]]:
+def _label_column(columns: Columns, label: str, keys: Sequence[str], where: str) -> tuple[Field | None, Columns]:
     """The columns with the label under its own name, and what it is."""
     if label != LABEL and LABEL in columns:
         raise _two_labels(label, where)
@@ -316,17 +314,17 @@ def _catalog(
     return _by_split(source, splits, files[0])
 
 
-def _by_split(source: Source, names: Sequence[Any], where: str) -> Splits:
+def _by_split(source: Source, names: Sequence[Value], where: str) -> Splits:
     return Splits({name: view(source, rows) for name, rows in split_rows(names, where).items()})
 
 
 def _listed_values(
     rows: Source, keys: Sequence[str], split: str | None, label: str | None
-) -> tuple[list[str], list[Any], list[Any]]:
+) -> tuple[list[str], list[Value], list[Value]]:
     """The keys, the splits and the labels that all rows name."""
     names: list[str] = []
-    splits: list[Any] = []
-    labels: list[Any] = []
+    splits: list[Value] = []
+    labels: list[Value] = []
     for index in range(len(rows)):
         row = rows[index]
         values = [row.get(name) for name in keys]
@@ -351,7 +349,7 @@ def _keys(key: Keys, images: Mapping[str, str]) -> tuple[str, ...]:
 _JSON_PARTS = {"value": "a value", "property name enclosed in double quotes": "a name in double quotes"}
 
 
-def read_objects(path: str) -> tuple[list[str] | None, list[dict[str, Any]]]:
+def read_objects(path: str) -> tuple[list[str] | None, list[ExampleDict]]:
     """The objects of a JSON file, with their names if it is an object of objects."""
     data = parse_json(read_text(path), path)
     if isinstance(data, dict) and data and all(isinstance(item, dict) for item in data.values()):
@@ -387,7 +385,7 @@ def _broken_json(text: str, error: json_format.JSONDecodeError) -> str:
     return f"{place}, where {_JSON_PARTS.get(wanted, wanted)} should stand"
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]]) -> ExampleDict:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
@@ -396,7 +394,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _parse_row(data: bytes, place: str) -> dict[str, Any]:
+def _parse_row(data: bytes, place: str) -> ExampleDict:
     path, _, line = place.rpartition(":")
     try:
         row = parse_json(data.decode("utf-8"), path, int(line))
@@ -407,7 +405,7 @@ def _parse_row(data: bytes, place: str) -> dict[str, Any]:
     return row
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     return {dict: "an object", list: "a list", str: "a text", type(None): "null", bool: "a bool"}.get(
         type(value), "a number"
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..dataset.record_files import split_order
 from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError
+from ..schema.columns import ExampleDict, Value
 from ..schema.inference import infer
 from ..storage.files import bring_all, checked_path, join_path, local_copies, named_by_url, object_stamps
 from ..storage.paths import PathLike, entries, files_named, has_suffix, is_directory
@@ -42,7 +43,7 @@ def literal(text: str) -> Any:
     return value
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return all(map(_is_plain, value))
     return isinstance(value, _KINDS)
@@ -134,8 +135,8 @@ def labelled_images(path: str, folder: str, split: str, ends: tuple[str, ...]) -
     return load_files(Examples(rows, keys, places, schema, known), {"image": "filename"}, folder)
 
 
-def _values(name: str, cells: list[str], places: list[str]) -> list[Any]:
-    values: list[Any] = []
+def _values(name: str, cells: list[str], places: list[str]) -> list[Value]:
+    values: list[Value] = []
     plain = None
     for cell, place in zip(cells, places, strict=True):
         try:
@@ -222,7 +223,7 @@ def read_texts(files: Sequence[str]) -> Examples:
     return Examples(examples, list(owners), places, known=object_stamps(filter(is_url, files), {}))
 
 
-def _text_example(item: dict[str, Any], place: str) -> dict[str, Any]:
+def _text_example(item: ExampleDict, place: str) -> ExampleDict:
     text, labels = item.get("text"), item.get("label")
     if not isinstance(text, str):
         raise SchemaError(f"expected a text, got {'nothing' if text is None else type(text).__name__}", f"{place}.text")
@@ -234,7 +235,7 @@ def _text_example(item: dict[str, Any], place: str) -> dict[str, Any]:
     return {"text": text, **{name: _literal_or_text(value) for name, value in labels.items()}}
 
 
-def _literal_or_text(value: Any) -> Any:
+def _literal_or_text(value: object) -> Any:
     if not isinstance(value, str):
         return value
     try:

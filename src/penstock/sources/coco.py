@@ -11,7 +11,7 @@ import numpy as np
 
 from ..dataset.record_files import split_order
 from ..errors import CorruptionError, SchemaError
-from ..schema.columns import Array
+from ..schema.columns import Array, ExampleDict
 from ..schema.field import Field
 from ..schema.schema import Schema
 from ..storage.files import checked_path, is_file, is_folder, join_path, list_folder, read_file
@@ -53,7 +53,7 @@ class Coco(Source):
         self.schema = Schema({"image": image, "image_id": "int64", "objects": Schema(objects, sequence=True)})
 
     def _place_objects(
-        self, images: list[dict[str, Any]], found: list[dict[str, Any]], categories: dict[int, tuple[str, int]]
+        self, images: list[ExampleDict], found: list[ExampleDict], categories: dict[int, tuple[str, int]]
     ) -> None:
         numbers = {identity: number for number, identity in enumerate(self.ids.tolist())}
         if len(numbers) != len(images):
@@ -93,7 +93,7 @@ class Coco(Source):
     def __repr__(self) -> str:
         return f"Coco({self.annotations!r}: {len(self)} images, {self.splits[-1]} objects)"
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> ExampleDict:
         index = position(index, len(self))
         path = self.place(index)
         data = read_file(path, self.annotations)
@@ -199,7 +199,7 @@ def coco(images: PathLike, annotations: PathLike) -> Coco:
     return Coco(root, files[0], data, known)
 
 
-def _entries(data: Mapping[str, Any], name: str, path: str) -> list[dict[str, Any]]:
+def _entries(data: Mapping[str, Any], name: str, path: str) -> list[ExampleDict]:
     found = data.get(name)
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         got = "none" if found is None else type(found).__name__
@@ -207,7 +207,7 @@ def _entries(data: Mapping[str, Any], name: str, path: str) -> list[dict[str, An
     return found
 
 
-def _categories(found: list[dict[str, Any]], path: str) -> dict[int, tuple[str, int]]:
+def _categories(found: list[ExampleDict], path: str) -> dict[int, tuple[str, int]]:
     """id -> name and label, by rising id."""
     pairs = sorted(
         (_value(item, "id", int, f"{path}, category {n}"), _value(item, "name", str, f"{path}, category {n}"))

@@ -23,7 +23,7 @@ import numpy as np
 from .._core import read_csv
 from ..errors import CorruptionError, SchemaError
 from ..records.codec import default_threads
-from ..schema.columns import Array, Bytes
+from ..schema.columns import Array, Bytes, Columns, Value
 from ..schema.field import Field
 from .files import HEAD, encoding_of, kind_of_bytes, shown_text
 
@@ -33,7 +33,7 @@ BLOCK = 1 << 18  # bytes: a block and its cells stay in a core's cache
 class Rows(NamedTuple):
     """The typed columns of CSV files, and the line of each row in its file."""
 
-    columns: dict[str, Any]
+    columns: Columns
     lines: list[Array]  # one array for each file
 
 
@@ -110,7 +110,7 @@ def _explained(error: CorruptionError, originals: Mapping[str, str]) -> Corrupti
     return made
 
 
-def cast(column: Any, dtype: str, name: str, place: Callable[[int], str]) -> Any:
+def cast(column: Value, dtype: str, name: str, place: Callable[[int], str]) -> Any:
     """A column of numbers as another type of numbers, to which every one of them can be read; a float is rounded.
 
     place  where a row comes from

@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 from ..errors import SchemaError, check_known, name_known
+from ..schema.columns import ExampleDict, Value
 from ..schema.example_class import Example
 from ..schema.schema import Schema
 from .adapt import as_source
@@ -23,7 +24,7 @@ _GIVEN_BY_NAME = (_Parameter.POSITIONAL_OR_KEYWORD, _Parameter.KEYWORD_ONLY)
 
 
 def examples(
-    source: Any, *, load: Mapping[str, Any] | None = None, split: Mapping[str, Any] | None = None
+    source: object, *, load: Mapping[str, Any] | None = None, split: Mapping[str, Any] | None = None
 ) -> Prepared | PreparedStream:
     """Examples of `Example` classes, with options for their methods.
 
@@ -55,7 +56,7 @@ class Options:
         for method in METHODS:
             check_method(kind, method, getattr(self, method))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Those that were given."""
         given = {method: getattr(self, method) for method in METHODS if getattr(self, method)}
         return {method: described(options, f"{method} options") for method, options in given.items()}
@@ -163,9 +164,9 @@ class Ready:
         """With the options."""
         self.example.load(**self.given.load)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ExampleDict:
         """What is stored."""
-        stored: dict[str, Any] = self.example.to_dict()
+        stored: ExampleDict = self.example.to_dict()
         return stored
 
     def __getattr__(self, name: str) -> Any:
@@ -183,13 +184,13 @@ class ReadyToSplit(Ready):
 
     __slots__ = ()
 
-    def split(self) -> Iterable[Any]:
+    def split(self) -> Iterable[Value]:
         """With the options."""
-        parts: Iterable[Any] = self.example.split(**self.given.split)
+        parts: Iterable[Value] = self.example.split(**self.given.split)
         return parts
 
 
-def _ready(example: Any, options: Options) -> Any:
+def _ready(example: object, options: Options) -> Any:
     """The example with its options; a dict has none to take."""
     if isinstance(example, Mapping) or not hasattr(example, "load"):
         return example
@@ -220,7 +221,7 @@ class Prepared(Source):
         return f"Prepared({len(self)} examples, {_shown(self.given)})"
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """What the methods get, plain."""
         return self.given.to_json()
 
@@ -260,7 +261,7 @@ class PreparedStream(Stream):
         self.source = source
         self.given = options
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         kinds: set[type] = set()
         for example in self.source:
             if type(example) not in kinds and hasattr(example, "load"):
@@ -277,7 +278,7 @@ class PreparedStream(Stream):
         return self.source.restarts
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """What the methods get, plain."""
         return self.given.to_json()
 
@@ -287,7 +288,7 @@ def _shown(options: Options) -> str:
     return ", ".join(given) or "no options"
 
 
-def _named(options: Any, method: str) -> dict[str, Any]:
+def _named(options: object, method: str) -> dict[str, Any]:
     if options is None:
         return {}
     if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import SchemaError
+from ..schema.columns import Value
 
 
 def digest(data: bytes) -> str:
@@ -18,7 +19,7 @@ def digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def code_digest(function: Any) -> str:
+def code_digest(function: object) -> str:
     """Of what a function does, as far as that can be read from its code; of None, where it has none to read."""
     return digest(repr(_code(getattr(function, "__code__", None))).encode())
 
@@ -29,7 +30,7 @@ def _code(code: Any) -> Any:
     return code if isinstance(code, (int, float, str, bytes)) else None
 
 
-def described(value: Any, where: str) -> Any:
+def described(value: Value, where: str) -> Any:
     """A value as JSON has it: plain ones as they are, others by a digest of what they hold or do."""
     if value is None or isinstance(value, (bool, int, str)):
         return value

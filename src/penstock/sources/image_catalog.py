@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import SchemaError, StorageError, name_known
+from ..schema.columns import ExampleDict, Value
 from ..storage.files import parent_path
 from ..storage.paths import entries, has_suffix, is_directory
 from ..storage.store import is_url
@@ -47,7 +48,7 @@ class Catalog:
     others: tuple[str, ...] = ()  # files beside it that are not read
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """The options of the function that reads it."""
         root = None if self.root == parent_path(self.path) else self.root
         said = {"image": self.image, "label": self.label, "split": self.split, "root": root}
@@ -107,7 +108,7 @@ def remote_catalog(path: str, kind: str, image: str | None, label: str | None) -
 
 
 def _catalog(
-    path: str, kind: str, rows: Sequence[dict[str, Any]], image: str | None, label: str | None, *, whole: bool
+    path: str, kind: str, rows: Sequence[ExampleDict], image: str | None, label: str | None, *, whole: bool
 ) -> Catalog | None:
     columns = list(dict.fromkeys(name for row in rows for name in row))
     if image is not None and image not in columns:
@@ -125,7 +126,7 @@ def _catalog(
     return None
 
 
-def _file_names(fits: dict[str, list[str]], rows: Sequence[dict[str, Any]], *, whole: bool) -> dict[str, list[str]]:
+def _file_names(fits: dict[str, list[str]], rows: Sequence[ExampleDict], *, whole: bool) -> dict[str, list[str]]:
     """The columns that hold names with suffixes, or, if not `whole`, other names that do not come again."""
     if whole:
         names = [name for name in fits if any(has_suffix(str(row.get(name)), IMAGE_SUFFIXES) for row in rows)]
@@ -134,7 +135,7 @@ def _file_names(fits: dict[str, list[str]], rows: Sequence[dict[str, Any]], *, w
     return {name: fits[name] for name in names}
 
 
-def _one_column(fits: dict[str, list[str]], rows: Sequence[dict[str, Any]], path: str) -> str:
+def _one_column(fits: dict[str, list[str]], rows: Sequence[ExampleDict], path: str) -> str:
     """The column of file names; of an id beside a file name, the file name."""
     names = list(fits)
     if len({tuple(files) for files in fits.values()}) == 1:
@@ -143,7 +144,7 @@ def _one_column(fits: dict[str, list[str]], rows: Sequence[dict[str, Any]], path
     raise SchemaError(f"expected one column of images, got {listed}", path, f"Choose it: --image {names[0]}")
 
 
-def _with_label(catalog: Catalog, rows: Sequence[dict[str, Any]], others: list[str], label: str | None) -> Catalog:
+def _with_label(catalog: Catalog, rows: Sequence[ExampleDict], others: list[str], label: str | None) -> Catalog:
     if label is not None and label not in others:
         raise SchemaError(f"no column {label!r}", catalog.path, name_known(label, others, "columns"))
     split = next((n for n in others if n.lower() in SPLITS and _are_splits(row.get(n) for row in rows)), None)
@@ -155,15 +156,15 @@ def _with_label(catalog: Catalog, rows: Sequence[dict[str, Any]], others: list[s
     return replace(catalog, label=chosen, split=split, unsure=() if chosen else tuple(unsure))
 
 
-def _are_splits(values: Iterable[Any]) -> bool:
+def _are_splits(values: Iterable[Value]) -> bool:
     return all(isinstance(value, str) and value.lower() in _SPLIT_VALUES for value in values)
 
 
-def _are_labels(rows: Sequence[dict[str, Any]], name: str) -> bool:
+def _are_labels(rows: Sequence[ExampleDict], name: str) -> bool:
     return all(isinstance(row.get(name), (str, int, type(None))) for row in rows)
 
 
-def _are_classes(rows: Sequence[dict[str, Any]], name: str) -> bool:
+def _are_classes(rows: Sequence[ExampleDict], name: str) -> bool:
     """Whether the values of a column are words of which some come again."""
     values = [value for row in rows if (value := row.get(name)) not in (None, "")]
     words = all(isinstance(value, str) and len(value) <= 60 and not _is_number(value) for value in values)
@@ -188,7 +189,7 @@ def _roots(path: str) -> Iterator[str]:
     yield os.path.join(folder, os.pardir) if folder == os.curdir else os.path.dirname(folder) or os.curdir
 
 
-def _resolved(root: str, names: Sequence[Any]) -> list[str]:
+def _resolved(root: str, names: Sequence[Value]) -> list[str]:
     """The image that each name stands for, or nothing."""
     files = ImageFiles(root)
     return [files.find(name) if isinstance(name, (str, int)) else "" for name in names]
@@ -221,7 +222,7 @@ class ImageFiles:
         return self.folders[folder]
 
 
-def _sample(path: str, kind: str) -> list[dict[str, Any]]:
+def _sample(path: str, kind: str) -> list[ExampleDict]:
     """Some of the first rows; none of a file that cannot be read: whoever reads it finds out."""
     try:
         data = head_of(path, _HEAD + 1)

@@ -11,7 +11,7 @@ import numpy as np
 from .._core import ImageFiles
 from ..dataset.record_files import SPLIT_NAMES, split_order
 from ..errors import SchemaError, StorageError
-from ..schema.columns import Array, Bytes
+from ..schema.columns import Array, Bytes, Columns, ExampleDict
 from ..schema.field import Field, Image
 from ..schema.schema import Schema
 from ..storage.files import LocalListing, ObjectListing, checked_path, is_folder, list_folder, parent_path, read_files
@@ -63,7 +63,7 @@ class ImageFolder(BatchSource):
     def __repr__(self) -> str:
         return f"ImageFolder({self.root!r}: {len(self)} images)"
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> ExampleDict:
         index = position(index, len(self))
         image, label = self.schema
         path = self.place(index)
@@ -86,7 +86,7 @@ class ImageFolder(BatchSource):
         root, names = self.root, self.names
         return [f"{root}/{names[index]}" for index in indices.tolist()]
 
-    def take(self, indices: Array) -> dict[str, Any]:
+    def take(self, indices: Array) -> Columns:
         """These examples, as columns."""
         image, label = self.schema
         paths = self._paths(indices)

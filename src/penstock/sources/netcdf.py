@@ -13,7 +13,7 @@ import numpy as np
 
 from .._core import unpack_chunk
 from ..errors import CorruptionError, MissingDependencyError, NotFoundError, PenstockError
-from ..schema.columns import Array
+from ..schema.columns import Array, Value
 from ..storage.files import read_file
 from ..storage.store import is_url
 
@@ -36,7 +36,7 @@ def need_h5py() -> Any:
 
 
 @contextmanager
-def open_netcdf(path: str) -> Iterator[Any]:
+def open_netcdf(path: str) -> Iterator[Value]:
     """A file, open. Whatever is wrong with it, or missing in it, is an error that names it."""
     h5py = need_h5py()
     opened: Any = io.BytesIO(read_file(path)) if is_url(path) else path
@@ -52,7 +52,7 @@ def open_netcdf(path: str) -> Iterator[Any]:
         raise CorruptionError(f"expected a sound NetCDF file, got this: {said}", path) from None
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """An attribute as a number or a str: libraries write either as arrays of one, and texts as bytes."""
     value = value.item() if isinstance(value, (np.ndarray, np.generic)) and np.size(value) == 1 else value
     return value.decode() if isinstance(value, bytes) else value

@@ -24,13 +24,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..errors import RecordIndexError, SchemaError, name_known
-from ..schema.columns import Array, Bytes
+from ..schema.columns import Array, Bytes, Columns, Value
 from ..schema.schema import Schema
 
 KEY = "__key__"  # in a dict: the example's key, which is not stored
 RESTART = "Give the generator function itself, without calling it"
-Column: TypeAlias = Any  # an array, a masked array, Ragged, Bytes, a list, or files of images
-Columns: TypeAlias = "dict[str, Column]"
 Rule: TypeAlias = "Callable[[str, Any, str], str]"  # the split of an example: by its key, itself, and where it is
 
 
@@ -64,7 +62,7 @@ class Source(ABC):
         """Return the stamps of many examples."""
         return [self.stamp(row) for row in rows.tolist()]
 
-    def column(self, name: str, /) -> Sequence[Any] | Array | None:
+    def column(self, name: str, /) -> Sequence[Value] | Array | None:
         """Return one field of all examples if that takes no loading, else None."""
         return None
 
@@ -78,7 +76,7 @@ class Source(ABC):
         return False
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """What decides the examples besides their keys, as JSON: it is kept in the manifest."""
         return {}
 
@@ -109,7 +107,7 @@ class BatchSource(Source):
 class TableSource(BatchSource):
     """A source whose columns are in memory."""
 
-    columns: Mapping[str, Column]
+    columns: Mapping[str, Value]
 
 
 class RecordSource(Source):
@@ -126,11 +124,11 @@ class Stream(ABC):
     """Examples that come one after the other; their number is known at the end."""
 
     @abstractmethod
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         """Yield the examples, from the start."""
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """What decides the examples, as JSON: it is kept in the manifest."""
         return {}
 
@@ -140,20 +138,20 @@ class Stream(ABC):
         return True
 
 
-def keyed_examples(stream: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+def keyed_examples(stream: Iterable[Value]) -> Iterator[tuple[str, Any]]:
     """Yield the examples of a stream with their keys."""
     for index, example in enumerate(stream):
         key = own_key(example)
         yield str(index) if key is None else key, example
 
 
-def own_key(example: Any) -> str | None:
+def own_key(example: object) -> str | None:
     """Return the key that an example has by itself."""
     key = example.get(KEY) if isinstance(example, Mapping) else getattr(example, "key", None)
     return None if key is None or callable(key) else str(key)
 
 
-def read_column(source: Source, name: str) -> Sequence[Any]:
+def read_column(source: Source, name: str) -> Sequence[Value]:
     """Return one field of all examples: the table's column, what the source knows, or the value of each example."""
     if isinstance(source, TableSource):
         if name not in source.columns:
@@ -164,9 +162,9 @@ def read_column(source: Source, name: str) -> Sequence[Any]:
     return [value_of(source[index], name, source.place(index)) for index in range(len(source))]
 
 
-def _single_values(column: Column, name: str) -> Sequence[Any]:
+def _single_values(column: Value, name: str) -> Sequence[Value]:
     if isinstance(column, np.ndarray) and column.ndim == 1:
-        values: list[Any] = list(column) if column.dtype.kind == "M" else column.tolist()
+        values: list[Value] = list(column) if column.dtype.kind == "M" else column.tolist()
         return values
     if isinstance(column, Bytes) and not column.shape:
         return column.to_list()
@@ -175,7 +173,7 @@ def _single_values(column: Column, name: str) -> Sequence[Any]:
     raise SchemaError(f"expected one value for each example, got {type(column).__name__}", name)
 
 
-def value_of(example: Any, name: str, where: str) -> Any:
+def value_of(example: object, name: str, where: str) -> Any:
     """Return a dict's value, or an object's attribute as it is before load()."""
     if isinstance(example, Mapping):
         if name in example:
@@ -213,14 +211,14 @@ class Subset(Source):
     def __getitem__(self, index: int) -> Any:
         return self.source[self._inner(index)]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return (self.source[index] for index in self.indices.tolist())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} of {len(self.source)} examples)"
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """The source's."""
         return self.source.options
 
@@ -250,7 +248,7 @@ class Subset(Source):
         """Return the stamps of many examples."""
         return self.source.stamps(self.indices[rows])
 
-    def column(self, name: str) -> Sequence[Any]:
+    def column(self, name: str) -> Sequence[Value]:
         """Return one field of the examples."""
         values = read_column(self.source, name)
         return [values[index] for index in self.indices.tolist()]
@@ -288,7 +286,7 @@ class _TakenColumns(Mapping[str, Any]):
         self._source = source
         self._indices = indices
 
-    def __getitem__(self, name: str) -> Column:
+    def __getitem__(self, name: str) -> Value:
         column = self._source.columns[name]
         return column[self._indices] if isinstance(column, np.ndarray) else self._source.take(self._indices)[name]
 
@@ -312,7 +310,7 @@ class StreamSubset(Stream):
         self.name = name
         self.said = dict(said)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         if not self.source.restarts:
             raise SchemaError("expected a stream that can start again, got one that runs once", self.name, RESTART)
         found = False
@@ -327,7 +325,7 @@ class StreamSubset(Stream):
         return f"StreamSubset({self.name!r})"
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """The rule, and the options of the stream."""
         return {"rule": self.said, **self.source.options}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +14,8 @@ from ..records.array_record import ArrayRecordReader
 from ..records.codec import Codec
 from ..records.shard import ShardReader
 from ..records.tfrecord import TFRecordReader
-from ..schema.columns import Array
-from ..schema.schema import Schema
+from ..schema.columns import Array, ExampleDict
+from ..schema.schema import Fields, Schema
 from ..storage.files import bring_all, fit_cache, local_copies, named_by_url
 from ..storage.paths import Paths
 from .files import short_names, stamp_of
@@ -55,7 +54,7 @@ class RecordFiles(RecordSource):
             counts = [len(self._reader(at)) for at in range(len(self.files))]
         self.starts = np.cumsum([0, *counts])
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_opened": None, "_codec": None}
 
     def __len__(self) -> int:
@@ -64,7 +63,7 @@ class RecordFiles(RecordSource):
     def __repr__(self) -> str:
         return f"RecordFiles({len(self)} records of {len(self.files)} files)"
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> ExampleDict:
         at, record = self._find(index)
         self._codec = self._codec or Codec(self.schema)
         with named_by_url([self.copies[at]]):
@@ -146,7 +145,7 @@ class RecordFiles(RecordSource):
         return self._opened(self.copies[at].bring())
 
 
-def tfrecords(pattern: Paths, schema: Schema | Mapping[str, Any] | None = None) -> RecordFiles | Splits:
+def tfrecords(pattern: Paths, schema: Schema | Fields | None = None) -> RecordFiles | Splits:
     """The records of TFRecord files: of one, of a folder, of a pattern, or of a list of them.
 
     A schema that is not given stands beside them, or is inferred from a sample.
@@ -157,13 +156,13 @@ def tfrecords(pattern: Paths, schema: Schema | Mapping[str, Any] | None = None) 
     return _record_files(files_of_splits(pattern, partial(files_of, format="tfrecord")), schema, TFRecordReader)
 
 
-def array_records(pattern: Paths, schema: Schema | Mapping[str, Any] | None = None) -> RecordFiles | Splits:
+def array_records(pattern: Paths, schema: Schema | Fields | None = None) -> RecordFiles | Splits:
     """The same of ArrayRecord files."""
     return _record_files(files_of_splits(pattern, partial(files_of, format="array_record")), schema, ArrayRecordReader)
 
 
 def _record_files(
-    splits: Mapping[str, list[str]], schema: Schema | Mapping[str, Any] | None, opens: Callable[[str], ShardReader]
+    splits: Mapping[str, list[str]], schema: Schema | Fields | None, opens: Callable[[str], ShardReader]
 ) -> RecordFiles | Splits:
     files = [path for some in splits.values() for path in some]
     known = schema_of(files) if schema is None else schema if isinstance(schema, Schema) else Schema(schema)

@@ -12,7 +12,7 @@ import numpy as np
 from .._core import ImageFiles
 from ..dataset.record_files import split_order
 from ..errors import NotFoundError, SchemaError, name_known
-from ..schema.columns import Array, Bytes
+from ..schema.columns import Array, Bytes, Columns, ExampleDict, Value
 from ..schema.field import Field
 from ..schema.schema import Schema
 from ..storage.files import list_folder, parent_path, read_file, read_files
@@ -21,10 +21,10 @@ from ..storage.store import is_url
 from .files import IMAGE_SUFFIXES, NO_STAMPS, largest_of, stamp_of, stamps_of_files, within
 from .fingerprint import described
 from .images import check_image
-from .protocol import BatchSource, Columns, Source, TableSource, position
+from .protocol import BatchSource, Source, TableSource, position
 
 MOST_FOLDERS = 64  # of images that are listed one by one; where there are more, all that lies below the root is
-Load = Callable[[dict[str, Any]], Mapping[str, Any]]
+Load = Callable[[ExampleDict], Mapping[str, Value]]
 
 
 class Examples(Source):
@@ -35,7 +35,7 @@ class Examples(Source):
 
     def __init__(
         self,
-        examples: list[dict[str, Any]],
+        examples: list[ExampleDict],
         keys: list[str],
         places: list[str],
         schema: Schema | None = None,
@@ -53,10 +53,10 @@ class Examples(Source):
     def __repr__(self) -> str:
         return f"Examples({len(self)} of {', '.join(self.examples[0]) if self.examples else 'nothing'})"
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> ExampleDict:
         return self.examples[position(index, len(self))]
 
-    def column(self, name: str) -> list[Any] | None:
+    def column(self, name: str) -> list[Value] | None:
         """The values of one field."""
         return [example.get(name) for example in self.examples] if any(name in e for e in self.examples[:1]) else None
 
@@ -95,12 +95,12 @@ class Mapped(Source):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.source!r})"
 
-    def __getitem__(self, index: int) -> Mapping[str, Any]:
+    def __getitem__(self, index: int) -> Mapping[str, Value]:
         example: Mapping[str, Any] = self.function(self.source[index])
         return example
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """What tells the function from another one."""
         return {**self.source.options, "function": described(self.function, "map")}
 
@@ -165,7 +165,7 @@ class Loading(Source):
         self.largest_download = 0 if load is not None else largest_of(self._known)  # user code runs on one thread
 
     def _fields(self) -> Schema:
-        fields: dict[str, Any] = {field: Field(dtype="bytes", kind="image") for field in self.images}
+        fields: dict[str, Field | Schema] = {field: Field(dtype="bytes", kind="image") for field in self.images}
         columns = set(self.images.values())
         fields.update((name, node) for name, node in (self.rows.schema or {}).items() if name not in columns)
         return Schema(fields)
@@ -203,7 +203,7 @@ class Loading(Source):
     def __repr__(self) -> str:
         return f"Loading({', '.join([*self.images, *(['load'] if self.load else [])])}, {self.rows!r})"
 
-    def __getitem__(self, index: int) -> Mapping[str, Any]:
+    def __getitem__(self, index: int) -> Mapping[str, Value]:
         index = position(index, len(self))
         row = dict(self.rows[index])
         loaded = {}
@@ -221,14 +221,14 @@ class Loading(Source):
             raise SchemaError(f"expected a dict from load(), got {type(result).__name__}", self.place(index))
         return result
 
-    def names(self, column: str) -> Iterator[Any]:
+    def names(self, column: str) -> Iterator[Value]:
         """The path that each row names in a column of images."""
         if column in self._columns:
             return iter(self._columns[column].to_list())
         return (self.rows[index].get(column) for index in range(len(self)))
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """What tells the loading from another one."""
         return {} if self.load is None else {"load": described(self.load, "load")}
 
@@ -344,7 +344,7 @@ def check_columns(wanted: Sequence[str], known: Sequence[str], where: str) -> No
             raise SchemaError(f"no column {name!r}", where, name_known(name, known, "columns"))
 
 
-def split_rows(names: Sequence[Any], where: str) -> dict[str, Array]:
+def split_rows(names: Sequence[Value], where: str) -> dict[str, Array]:
     """The rows of each split, by the split that a column names."""
     rows: dict[str, list[int]] = {}
     for number, name in enumerate(names):

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import SchemaError, name_known
-from ..schema.columns import Array
+from ..schema.columns import Array, Value
 from .adapt import as_source, is_column
 from .protocol import RESTART, Source, Stream, StreamSubset, Subset, keyed_examples, read_column, value_of, view
 from .table import table
@@ -83,12 +83,12 @@ def splits(**sources: Any) -> Splits:
 
 
 def split(
-    source: Any,
+    source: object,
     *,
     seed: int = 0,
     group: str | None = None,
     stratify: str | None = None,
-    cut: Any = None,
+    cut: object = None,
     by: str | None = None,
     folds: int | None = None,
     **ratios: float,
@@ -140,12 +140,12 @@ class Rule:
     seed: int
     column: str | None
 
-    def __call__(self, key: str, example: Any, where: str) -> str:
+    def __call__(self, key: str, example: object, where: str) -> str:
         """The split of an example that is at hand."""
         value = key if self.column is None else value_of(example, self.column, where)
         return self.name_of(value, where)
 
-    def name_of(self, value: Any, where: str = "") -> str:
+    def name_of(self, value: object, where: str = "") -> str:
         """The split for a key, or for the value of the rule's column."""
         if self.kind in ("time", "number"):
             return self.names[bisect_right(self.bounds, moment(value, self.kind == "time", where))]
@@ -156,7 +156,7 @@ class Rule:
             return _check_name(text.decode("utf-8", "replace"), where)
         return self.names[bisect_right(self.bounds, self.hash(text))]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """What it says, plain."""
         parts = {"kind": self.kind, "names": list(self.names), "seed": self.seed, "column": self.column}
         return parts | {"bounds": list(map(str, self.bounds))}
@@ -192,7 +192,7 @@ def _train_first(name: str) -> tuple[bool, str]:
     return name != "train", name
 
 
-def _stratified(source: Source, rule: Rule, labels: Sequence[Any], ratios: list[float]) -> Array:
+def _stratified(source: Source, rule: Rule, labels: Sequence[Value], ratios: list[float]) -> Array:
     """Each label's examples, sorted by their hash, are dealt out by counts."""
     strata: dict[bytes | None, list[tuple[int, bytes, int]]] = {}
     for index, (key, label) in enumerate(zip(source.all_keys(), labels, strict=True)):
@@ -233,7 +233,7 @@ def _split_stream(source: Stream, rule: Rule, stratify: str | None) -> Splits:
     return Splits({name: StreamSubset(source, rule, name, rule.to_json()) for name in names})
 
 
-def as_splits(given: Any) -> dict[str, Source | Stream]:
+def as_splits(given: object) -> dict[str, Source | Stream]:
     """Return the sources of all splits by name. A source without splits is train.
 
     A dict of sources or of lists of examples is splits, a dict of columns is a table.
@@ -261,7 +261,7 @@ def split_names(given: object) -> list[str]:
     return ["train"]
 
 
-def _may_be_source(given: Any) -> bool:
+def _may_be_source(given: object) -> bool:
     if isinstance(given, (str, bytes, Splits)):
         return False
     return isinstance(given, (Source, Stream, Iterable, Sized)) or callable(given)
@@ -284,20 +284,20 @@ def _check_choice(ratios: Mapping[str, float], **options: Any) -> None:
             raise SchemaError(f"expected the name of a column, got {reprlib.repr(options[name])}", name)
 
 
-def _check_name(name: Any, where: str = "") -> str:
+def _check_name(name: object, where: str = "") -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name == "all":
         hint = '"all" stands for all splits' if name == "all" else "Use letters, digits, _ and -"
         raise SchemaError(f"expected a split's name, got {reprlib.repr(name)}", where, hint)
     return name
 
 
-def _checked_seed(seed: Any) -> int:
+def _checked_seed(seed: object) -> int:
     if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or abs(int(seed)) >= 2**64:
         raise SchemaError(f"expected an int below 2**64, got {reprlib.repr(seed)}", "seed")
     return int(seed)
 
 
-def _fold_names(folds: Any) -> list[str]:
+def _fold_names(folds: object) -> list[str]:
     if not isinstance(folds, int) or isinstance(folds, bool) or folds < 2:
         raise SchemaError(f"expected 2 folds or more, got {reprlib.repr(folds)}", "folds")
     return [f"fold-{number}" for number in range(folds)]
@@ -317,7 +317,7 @@ def _shares(ratios: Mapping[str, float]) -> tuple[str, tuple[str, ...], tuple[An
     return "share", tuple(ratios), tuple(int(c * 2**64) for c in sums)
 
 
-def _cuts(cut: Any) -> tuple[str, tuple[str, ...], tuple[Any, ...]]:
+def _cuts(cut: object) -> tuple[str, tuple[str, ...], tuple[Any, ...]]:
     begins = dict(cut) if isinstance(cut, Mapping) else {"test": cut}
     if not begins or next(iter(begins.values())) is not None:
         if "train" in begins or not begins:
@@ -332,7 +332,7 @@ def _cuts(cut: Any) -> tuple[str, tuple[str, ...], tuple[Any, ...]]:
     return "time" if times else "number", names, tuple(moments)
 
 
-def _text(value: Any, where: str = "") -> bytes | None:
+def _text(value: object, where: str = "") -> bytes | None:
     """What is hashed for a value; None for a missing one."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
@@ -354,7 +354,7 @@ def _text(value: Any, where: str = "") -> bytes | None:
 _ISO = re.compile(r"(\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:\.\d{1,18})?)?)?)?)?)?)(Z|[+-]\d\d:?\d\d)?")
 
 
-def moment(value: Any, times: bool, where: str) -> int | float:
+def moment(value: Value, times: bool, where: str) -> int | float:
     """A number that can be compared: a time in microseconds since 1970, UTC unless it says otherwise; or the value."""
     if isinstance(value, np.generic) and not isinstance(value, np.datetime64):
         value = value.item()
@@ -373,7 +373,7 @@ def moment(value: Any, times: bool, where: str) -> int | float:
     return int(time.astype("datetime64[us]").astype(np.int64))
 
 
-def _time(value: Any) -> np.datetime64 | None:
+def _time(value: object) -> np.datetime64 | None:
     if isinstance(value, np.datetime64):
         return value
     if isinstance(value, date):
@@ -401,7 +401,7 @@ class Deduped:
     across: bool
 
 
-def dedupe(source: Any, *, across: bool = False) -> Deduped:
+def dedupe(source: object, *, across: bool = False) -> Deduped:
     """Leave out examples whose record is that of another one, to the byte.
 
         build(dedupe(rows), "data/rows")

@@ -11,14 +11,14 @@ import numpy as np
 
 from ..errors import CorruptionError, MissingDependencyError, SchemaError, StorageError, name_known
 from ..schema.coercion import DTYPES
-from ..schema.columns import Array, Bytes, Ragged, gather_rows
+from ..schema.columns import Array, Bytes, Columns, ExampleDict, Ragged, Value, gather_rows
 from ..schema.field import Field, image_type
 from ..schema.inference import infer
 from ..schema.schema import Schema
 from ..storage.files import LocalCopy, bring_all, local_copies, named_by_url
 from ..storage.paths import Paths, files_named
 from .files import short_names, stamp_of
-from .protocol import Columns, TableSource, position
+from .protocol import TableSource, position
 
 
 class Origin:
@@ -71,7 +71,7 @@ class Table(TableSource):
         key: str | Sequence[str] | None = None,
         origin: Origin | None = None,
     ) -> None:
-        self.columns: dict[str, Any] = {name: _as_column(name, value) for name, value in columns.items()}
+        self.columns: Columns = {name: _as_column(name, value) for name, value in columns.items()}
         lengths = {name: len(column) for name, column in self.columns.items()}
         if len(set(lengths.values())) > 1:
             got = ", ".join(f"{name} of {length}" for name, length in lengths.items())
@@ -90,11 +90,11 @@ class Table(TableSource):
     def __repr__(self) -> str:
         return f"Table({len(self)} rows of {', '.join(self.columns)})"
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> ExampleDict:
         index = position(index, len(self))
         return {name: cell(column, index) for name, column in self.columns.items()}
 
-    def take(self, indices: Any) -> Columns:
+    def take(self, indices: object) -> Columns:
         """These rows, as columns."""
         numbers = np.asarray(indices, dtype=np.int64)
         if numbers.size and (int(numbers.min()) < 0 or int(numbers.max()) >= len(self)):
@@ -133,7 +133,7 @@ class Table(TableSource):
             digest.update(b"\0")
         return digest.hexdigest()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         state = self.__dict__.copy()
         state["columns"] = {name: _Mapped.of(column) for name, column in self.columns.items()}
         return state
@@ -154,7 +154,7 @@ class _Mapped:
         self.fortran = not array.flags.c_contiguous
 
     @classmethod
-    def of(cls, column: Any) -> Any:
+    def of(cls, column: Value) -> Any:
         """The column, or how to map it again."""
         whole = isinstance(column, np.memmap) and isinstance(column.base, mmap.mmap) and column.filename is not None
         return cls(column) if whole and (column.flags.c_contiguous or column.flags.f_contiguous) else column
@@ -165,7 +165,7 @@ class _Mapped:
         return np.memmap(self.path, self.dtype, "r", self.offset, self.shape, order)
 
 
-def table(data: Any, *, key: str | Sequence[str] | None = None) -> Table:
+def table(data: object, *, key: str | Sequence[str] | None = None) -> Table:
     """A table of columns: a dict of arrays, a structured array, a pandas DataFrame or an Arrow table."""
     package = type(data).__module__.partition(".")[0]
     if isinstance(data, Table):
@@ -194,7 +194,7 @@ def parquet(pattern: Paths, *, key: str | Sequence[str] | None = None) -> Table:
 
 
 # Columns
-def _as_column(name: Any, value: Any) -> Any:
+def _as_column(name: object, value: object) -> Any:
     """A column as tables keep it: strings become Bytes, lists of numbers become arrays."""
     if not isinstance(name, str):
         raise SchemaError(f"expected columns with names, got {name!r}", hint="Rename it to a str")
@@ -216,7 +216,7 @@ def _as_column(name: Any, value: Any) -> Any:
     return _from_list(value)
 
 
-def _from_list(rows: list[Any]) -> Any:
+def _from_list(rows: list[Value]) -> Any:
     kinds = set(map(type, rows))
     there = kinds - {type(None)}
     if there == {str} or there == {bytes}:
@@ -231,7 +231,7 @@ def _from_list(rows: list[Any]) -> Any:
     return rows
 
 
-def cell(column: Any, row: int) -> Any:
+def cell(column: Value, row: int) -> Any:
     """One row of a column, None where it is missing."""
     if isinstance(column, np.ma.MaskedArray):
         return None if np.ma.getmaskarray(column)[row].any() else column.data[row]
@@ -239,7 +239,7 @@ def cell(column: Any, row: int) -> Any:
 
 
 # Types
-def _field(name: str, column: Any) -> Field | Schema:
+def _field(name: str, column: Value) -> Field | Schema:
     if isinstance(column, list):
         return infer([{name: row} for row in column])[name]
     if isinstance(column, np.ndarray):
@@ -284,14 +284,14 @@ def _check_dtype(name: str, dtype: np.dtype[Any]) -> None:
         raise SchemaError(f"expected a column of {', '.join(DTYPES)}, got {dtype.name}", name, hint)
 
 
-def _pandas_columns(frame: Any) -> dict[str, Any]:
+def _pandas_columns(frame: Any) -> Columns:
     """The columns of a DataFrame; its index is left out."""
     if len(set(frame.columns)) != len(frame.columns):
         raise SchemaError(f"expected each column once, got {', '.join(map(str, frame.columns))}")
     return {name: _pandas_column(frame[name]) for name in frame.columns}
 
 
-def _pandas_column(series: Any) -> Any:
+def _pandas_column(series: Value) -> Any:
     if isinstance(series.dtype, np.dtype) and series.dtype.kind not in "OSU":
         return series.to_numpy()
     missing = series.isna().to_numpy(dtype=bool)
@@ -304,14 +304,14 @@ def _pandas_column(series: Any) -> Any:
     return [None if gap else row for row, gap in zip(rows, missing.tolist(), strict=True)]
 
 
-def read_parquet(files: Sequence[str]) -> tuple[dict[str, Any], list[int]]:
+def read_parquet(files: Sequence[str]) -> tuple[Columns, list[int]]:
     """The columns of Parquet files, and how many rows each file has."""
     try:
         import pyarrow  # type: ignore[import-not-found]
         import pyarrow.parquet  # type: ignore[import-not-found]
     except ImportError:
         raise MissingDependencyError.needed("pyarrow", "Parquet files", extra="parquet") from None
-    tables: list[Any] = []
+    tables: list[Value] = []
     for path in files:
         try:
             tables.append(pyarrow.parquet.ParquetFile(path).read())
@@ -333,7 +333,7 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def arrow_columns(table: Any) -> dict[str, Any]:
+def arrow_columns(table: Any) -> Columns:
     """The columns of an Arrow table or record batch."""
     names = table.schema.names
     if len(set(names)) != len(names):
@@ -341,7 +341,7 @@ def arrow_columns(table: Any) -> dict[str, Any]:
     return {name: _column(name, _whole(table.column(at))) for at, name in enumerate(names)}
 
 
-def _whole(column: Any) -> Any:
+def _whole(column: Value) -> Any:
     """One array of a column in chunks. Strings get wide offsets first, or long columns would stay in pieces."""
     import pyarrow
 
@@ -355,7 +355,7 @@ def _whole(column: Any) -> Any:
     return whole.chunk(0) if hasattr(whole, "chunks") else whole
 
 
-def _column(name: str, array: Any) -> Any:
+def _column(name: str, array: Value) -> Any:
     """One Arrow array as an ndarray, a masked array, Ragged or Bytes."""
     import pyarrow
     from pyarrow import types
@@ -383,7 +383,7 @@ def _column(name: str, array: Any) -> Any:
     raise SchemaError(f"expected numbers, strings or lists, got {kind}", name, hint)
 
 
-def _elements(name: str, array: Any) -> Any:
+def _elements(name: str, array: Value) -> Any:
     """The elements of all lists, one after the other; those of missing lists are left out."""
     flat = array.flatten()
     if flat.null_count:
@@ -391,7 +391,7 @@ def _elements(name: str, array: Any) -> Any:
     return _column(name, flat)
 
 
-def _fixed_lists(name: str, array: Any, missing: Array | None) -> Any:
+def _fixed_lists(name: str, array: Value, missing: Array | None) -> Any:
     size = array.type.list_size
     flat = _elements(name, array)
     if not isinstance(flat, np.ndarray):
@@ -405,7 +405,7 @@ def _fixed_lists(name: str, array: Any, missing: Array | None) -> Any:
     return np.ma.MaskedArray(values, mask)
 
 
-def _strings(array: Any, text: bool, missing: Array | None) -> Bytes:
+def _strings(array: Value, text: bool, missing: Array | None) -> Bytes:
     _, offsets, data = array.buffers()
     count = len(array)
     if offsets is None or not count:

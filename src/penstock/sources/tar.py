@@ -26,8 +26,8 @@ from ..records.tar import (
     sampled_schema,
     without_key,
 )
-from ..schema.columns import Array
-from ..schema.schema import Schema
+from ..schema.columns import Array, ExampleDict, Value
+from ..schema.schema import Fields, Schema
 from ..storage.files import LocalCopy, fit_cache, local_copies, named_by_url
 from ..storage.paths import Paths, files_named, path_list
 from ..thread_pool import thread_pool
@@ -38,13 +38,13 @@ from .rows import Mapped
 from .splits import Splits
 
 MOST_INFLATED = 512 << 20  # bytes of compressed tars that the core keeps in memory
-RecordFunction = Callable[[dict[str, Any]], Any]
+RecordFunction = Callable[[ExampleDict], Value]
 
 
 class Caller(Protocol):
     """What runs a function of each item, elsewhere; the results come in the order of the items."""
 
-    def call(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    def call(self, function: Callable[[Any], Any], items: Sequence[Value]) -> list[Value]:
         """Run it."""
 
 
@@ -72,7 +72,7 @@ class TarSamples(RecordSource):
         self.starts = np.cumsum([0, *map(len, keys)])
         self._reading: tuple[Shards, Codec] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_reading": None}
 
     def __len__(self) -> int:
@@ -81,7 +81,7 @@ class TarSamples(RecordSource):
     def __repr__(self) -> str:
         return f"TarSamples({len(self)} samples of {len(self.files)} files)"
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> ExampleDict:
         number = position(index, len(self))
         shards, codec = self._read
         return {KEY: self._keys[number], **first_row(codec.to_batch(shards.examples(codec.plan, [number])))}
@@ -155,7 +155,7 @@ class Converted(Mapped):
         super().__init__(samples, function)
         self.pair = pair
 
-    def __getitem__(self, index: int) -> Mapping[str, Any]:
+    def __getitem__(self, index: int) -> Mapping[str, Value]:
         record = {name: value for name, value in self.source[index].items() if value is not None}
         example = self.function(record)
         if self.pair:
@@ -171,14 +171,14 @@ class Converted(Mapped):
         return example
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """What tells the function from another one."""
         return {"record_to_pair" if self.pair else "record_to_example": described(self.function, "tar")}
 
 
-def values_of_message(message: Any) -> dict[str, Any]:
+def values_of_message(message: Any) -> ExampleDict:
     """What a tf.train.Example holds: a list that has one value is that value."""
-    values: dict[str, Any] = {}
+    values: ExampleDict = {}
     for name, feature in message.features.feature.items():
         kind = feature.WhichOneof("kind")
         found = list(getattr(feature, kind).value) if kind else []
@@ -190,7 +190,7 @@ def values_of_message(message: Any) -> dict[str, Any]:
 def tar(
     pattern: Paths,
     *,
-    schema: Schema | Mapping[str, Any] | None = None,
+    schema: Schema | Fields | None = None,
     decode: bool = True,
     record_to_example: RecordFunction | None = None,
     record_to_pair: RecordFunction | None = None,
@@ -215,7 +215,7 @@ def tar(
     if len(functions) > 1 or (functions and schema is not None):
         raise SchemaError("expected one of schema, record_to_example and record_to_pair, got two", "tar")
     samples = samples_of(tar_files(pattern), schema, raw=not decode or bool(functions), engine=engine)
-    sources: dict[str, Any] = {
+    sources: dict[str, TarSamples | Converted] = {
         name: Converted(part, functions[0], record_to_pair is not None) if functions else part
         for name, part in samples.items()
     }
@@ -243,7 +243,7 @@ def _size(file: LocalCopy) -> int:
 
 def samples_of(
     tars: Sequence[LocalCopy],
-    schema: Schema | Mapping[str, Any] | None = None,
+    schema: Schema | Fields | None = None,
     *,
     raw: bool = False,
     splits: bool = True,

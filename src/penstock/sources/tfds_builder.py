@@ -14,6 +14,7 @@ import numpy as np
 from ..dataset.manifest import Info
 from ..dataset.tfds import read_features
 from ..errors import SchemaError
+from ..schema.columns import ExampleDict, Value
 from ..schema.schema import Schema
 from .fingerprint import code_digest
 from .protocol import Stream
@@ -116,7 +117,7 @@ class _Run:
         return {str(split): generator for split, generator in found.items()}
 
 
-def _is_beam(generator: Any) -> bool:
+def _is_beam(generator: object) -> bool:
     return any(kind.__module__.startswith("apache_beam") for kind in type(generator).__mro__)
 
 
@@ -128,7 +129,7 @@ class GeneratedSplit(Stream):
         self._split = split
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """What tells the builder from others."""
         builder = self._run.builder
         return {"builder": builder.info.full_name, "code": code_digest(type(builder)._generate_examples)}
@@ -139,7 +140,7 @@ class GeneratedSplit(Stream):
             yield Generated(_key(key), features, example)
 
 
-def _key(key: Any) -> str:
+def _key(key: object) -> str:
     """The text that TFDS hashes for a key: of bytes the text, of an array that is a number the number."""
     key = key.item() if isinstance(key, np.ndarray) and key.size == 1 else key
     return key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)
@@ -151,7 +152,7 @@ class Generated:
     __slots__ = ("features", "key", "values")
     on_threads = True
 
-    def __init__(self, key: str, features: Any, values: Any) -> None:
+    def __init__(self, key: str, features: Any, values: Value) -> None:
         self.key = key
         self.features = features
         self.values = values
@@ -160,12 +161,12 @@ class Generated:
         """Read the files that it names, encode its images, turn class names into numbers."""
         self.values = stored(self.features, self.values)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ExampleDict:
         """What is stored."""
         return dict(self.values)
 
 
-def stored(feature: Any, value: Any) -> Any:
+def stored(feature: Any, value: Value) -> Any:
     """What a feature stores of a value, but for arrays, which we encode ourselves."""
     kind = type(feature).__name__
     if value is None:
@@ -201,7 +202,7 @@ def _sequence(feature: Any, rows: Any) -> Any:
     return [stored(feature, row) for row in rows]
 
 
-def _array(feature: Any, value: Any) -> Any:
+def _array(feature: Any, value: Value) -> Any:
     """As TFDS does it: an array must have the dtype, anything else is cast to it; a text is bytes."""
     dtype = np.dtype(feature.np_dtype)
     if dtype.kind in "OSU":
@@ -209,7 +210,7 @@ def _array(feature: Any, value: Any) -> Any:
     return value if isinstance(value, np.ndarray) else np.asarray(value, dtype)
 
 
-def _bytes(value: Any) -> Any:
+def _bytes(value: object) -> Any:
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, (list, tuple)):

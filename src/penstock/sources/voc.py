@@ -14,6 +14,7 @@ import numpy as np
 
 from ..dataset.record_files import split_order
 from ..errors import CorruptionError, NotFoundError, SchemaError, StorageError, name_known
+from ..schema.columns import ExampleDict
 from ..schema.field import Field
 from ..schema.schema import Schema
 from ..storage.files import checked_path, is_file, is_folder, join_path, list_folder, read_file, read_files
@@ -93,7 +94,7 @@ class VocDetection(VocImages):
         image = Field(dtype="bytes", kind="image")
         self.schema = Schema({"image": image, "objects": Schema(objects, sequence=True)})
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> ExampleDict:
         index = position(index, len(self))
         data = read_file(self.images[index])
         header = check_image(data, self.images[index])
@@ -111,7 +112,7 @@ class VocSegmentation(VocImages):
         }
     )
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> ExampleDict:
         index = position(index, len(self))
         path = self.others[index]
         example = {"image": read_file(self.images[index]), "mask": class_numbers(read_file(path), path)}

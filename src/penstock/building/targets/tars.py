@@ -20,7 +20,7 @@ from ...records.shard import ShardFormat
 from ...records.tar import KEY, SUFFIXES
 from ...schema.coercion import INTEGERS
 from ...schema.field import Field, image_type
-from ...schema.schema import Schema
+from ...schema.schema import Fields, Schema
 from ...sources.fingerprint import digest
 from ...storage.paths import Paths, is_numbered
 from ..engines.engine import Meter, Progress
@@ -44,7 +44,7 @@ def write_tars(
     *,
     format: Any = None,
     shards: int | None = None,
-    schema: Schema | Mapping[str, Any] | None = None,
+    schema: Schema | Fields | None = None,
     overwrite: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Dataset:

@@ -21,6 +21,7 @@ from ...errors import SchemaError, name_known
 from ...loading.dataset import load
 from ...records.index import sidecar_path
 from ...records.shard import open_shard
+from ...schema.columns import ExampleDict
 from ...schema.field import Field
 from ...schema.inference import infer
 from ...schema.schema import Schema
@@ -179,7 +180,7 @@ class Features:
         self.objects = "xmin" in fields and "objects" in schema
         self.schema = Schema(fields)
 
-    def __call__(self, example: Mapping[str, Any]) -> dict[str, Any]:
+    def __call__(self, example: Mapping[str, Any]) -> ExampleDict:
         found = {self.names.get(name, name): value for name, value in example.items()}
         if self.objects:
             found |= _lists(found.pop("objects"))
@@ -201,9 +202,9 @@ def _listed(field: Field) -> Field:
     return Field(dtype=field.dtype, shape=(None,))
 
 
-def _lists(objects: Mapping[str, Any]) -> dict[str, Any]:
+def _lists(objects: Mapping[str, Any]) -> ExampleDict:
     """Objects as Datum has them: boxes by their sides, classes from 1, words in small letters."""
-    lists: dict[str, Any] = dict(zip(_BOX, objects["bbox"].T, strict=True))
+    lists: ExampleDict = dict(zip(_BOX, objects["bbox"].T, strict=True))
     lists["area"] = (lists["xmax"] - lists["xmin"]) * (lists["ymax"] - lists["ymin"])
     for name, values in objects.items():
         if name == "label":

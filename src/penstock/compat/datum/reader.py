@@ -8,6 +8,7 @@ from ... import frameworks
 from ...errors import SchemaError
 from ...loading.dataset import load as load_dataset
 from ...loading.spec import Interleave
+from ...schema.columns import ExampleDict
 from ...storage.files import local_path
 from ...storage.paths import PathLike
 from .configs import DatasetConfigs
@@ -50,7 +51,7 @@ class Dataset:
         cycle, block, seed = read.interleave_cycle_length, read.interleave_block_length, read.seed if shuffle else None
         sort, anew = read.experimental_interleave_sort_fn, read.shuffle_reshuffle_each_iteration
 
-        def shaped(example: dict[str, Any]) -> dict[str, Any]:
+        def shaped(example: ExampleDict) -> ExampleDict:
             shapes = {name: example[f"{name}_shape"] for name in example if f"{name}_shape" in example}
             known = {name: frameworks.tf.reshape(example[name], shape) for name, shape in shapes.items()}
             return dict(sorted((example | known).items()))

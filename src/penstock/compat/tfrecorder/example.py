@@ -13,6 +13,7 @@ from ...dataset.plain_files import read_schema
 from ...errors import NotFoundError, SchemaError
 from ...records.codec import Codec
 from ...schema import field
+from ...schema.columns import ExampleDict
 from ...schema.example_class import IgnoreExample
 from ...schema.schema import Schema
 from ...sources.example_classes import deal
@@ -30,7 +31,7 @@ class Examples(list[Any]):
         super().__init__(examples)
         self._origins = dict(origins or {})  # by identity, which holds as long as the example is kept
 
-    def add(self, example: Any, origin: str) -> None:
+    def add(self, example: object, origin: str) -> None:
         """Append an example."""
         self.append(example)
         self._origins[id(example)] = example, origin
@@ -150,7 +151,7 @@ class Example:
         return len(self.serialize_to_string())
 
     @classmethod
-    def parse_from_string(cls, serialized_examples: Any) -> tuple[Any, ...]:
+    def parse_from_string(cls, serialized_examples: object) -> tuple[Any, ...]:
         """The tensors of a record, in the order of declaration."""
 
         return parse(serialized_examples, stored_schema(cls))
@@ -167,9 +168,9 @@ def stored_schema(kind: type[Example]) -> Schema:
     return Schema({**types, **{name + SHAPE: shape for name, dtype in types.items() if dtype.shape}})
 
 
-def stored(example: Example) -> dict[str, Any]:
+def stored(example: Example) -> ExampleDict:
     """What is stored, as plain values: as pandas, argmax and files of NumPy give them, they have 8 bytes."""
-    found: dict[str, Any] = {}
+    found: ExampleDict = {}
     for name, dtype in example.get_tfrecordable_ordered_dict().items():
         value = getattr(example, name)
         if value is None:
@@ -207,7 +208,7 @@ def schema_of(paths: list[str], kind: type[Example] | None) -> Schema:
     return told
 
 
-def parse(record: Any, schema: Schema) -> tuple[Any, ...]:
+def parse(record: object, schema: Schema) -> tuple[Any, ...]:
     """The tensors of a record; arrays whose shapes are told in these, of so many dimensions as the schema knows."""
     from ...frameworks.tensorflow import tf
     from ...frameworks.tensorflow_graph import record_parser

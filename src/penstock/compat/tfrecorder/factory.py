@@ -81,7 +81,10 @@ def generate_and_save_tfrecords_files_for_examples_dict(
 
 @any_spelling
 def generate_and_save_tfrecords_files_for_examples_files_dict(
-    save_directory_path: Any, example_class: type[Example], examples_filepaths_dict: Mapping[str, Any], **options: Any
+    save_directory_path: object,
+    example_class: type[Example],
+    examples_filepaths_dict: Mapping[str, Any],
+    **options: Any,
 ) -> dict[str, int]:
     """Each of the CSV files into the folder that it is given for."""
     parts = {name: _listed(example_class, path, options) for name, path in examples_filepaths_dict.items() if path}
@@ -90,11 +93,11 @@ def generate_and_save_tfrecords_files_for_examples_files_dict(
 
 @any_spelling
 def generate_and_save_tfrecords_files_for_train_eval_test_examples_files(
-    save_directory_path: Any,
+    save_directory_path: object,
     example_class: type[Example],
-    train_examples_filepath: Any,
-    eval_examples_filepath: Any,
-    test_examples_filepath: Any = None,
+    train_examples_filepath: object,
+    eval_examples_filepath: object,
+    test_examples_filepath: object = None,
     **options: Any,
 ) -> dict[str, int]:
     """Each of the CSV files into its folder: train, eval, test."""
@@ -106,9 +109,9 @@ def generate_and_save_tfrecords_files_for_train_eval_test_examples_files(
 
 @any_spelling
 def generate_and_save_train_eval_test_tfrecords_files_for_examples(
-    save_directory_path: Any,
+    save_directory_path: object,
     examples: Examples,
-    examples_train_eval_test_ratio: Any = 0.8,
+    examples_train_eval_test_ratio: object = 0.8,
     examples_shuffle: bool = True,
     *,
     examples_shuffle_seed: int = 0,
@@ -171,12 +174,12 @@ def generate_dataset(
     return records.map(parser, num_parallel_calls=dataset_fetching_num_threads)
 
 
-def get_tfrecord_filepaths(dirpath: Any) -> list[str]:
+def get_tfrecord_filepaths(dirpath: object) -> list[str]:
     """The record files of a folder, in the order in which they were written."""
     return list(numbered_files(join_path(_folder(dirpath), FILES)).values())
 
 
-def get_examples_list_filepaths(dirpath: Any) -> str:
+def get_examples_list_filepaths(dirpath: object) -> str:
     """The CSV file that tells which examples are in a folder."""
     return join_path(_folder(dirpath), LOG)
 
@@ -204,7 +207,7 @@ def _check_test(root: Any, test: Any) -> None:
         raise SchemaError("expected no folder for test, which has no examples, got one of an earlier run", before, hint)
 
 
-def _listed(kind: type[Example], path: Any, options: Mapping[str, Any]) -> list[Example]:
+def _listed(kind: type[Example], path: object, options: Mapping[str, Any]) -> list[Example]:
     """The examples of a CSV file, each given what it takes of the options that are not the factory's own."""
     if not (isinstance(kind, type) and issubclass(kind, Example)):
         raise SchemaError(f"expected a class of examples, got {kind!r}", "example_class")

@@ -22,6 +22,7 @@ from ...errors import NoExamplesError, SchemaError
 from ...loading.dataset import Dataset
 from ...records.shard import open_shard
 from ...records.tfrecord import TFRecord
+from ...schema.columns import ExampleDict
 from ...schema.field import Field
 from ...schema.schema import Schema
 from ...sources.example_classes import Options, ReadyToSplit, deal, unnamed
@@ -60,7 +61,7 @@ class Noted(ReadyToSplit):
     def key(self) -> None:
         """None: what an example has under that name is its own affair."""
 
-    def split(self) -> list[dict[str, Any]]:
+    def split(self) -> list[ExampleDict]:
         """What is stored for it, with its options."""
         row = self.example.to_csv_row() if self.given.logged else ()
         pieces = list(map(stored, super().split()))
@@ -202,7 +203,7 @@ def write_config(root: str, said: Mapping[str, Any], options: Mapping[str, Any],
     publish_document(join_path(root, CONFIG), text.getvalue().encode())
 
 
-def _written(name: str, value: Any) -> str:
+def _written(name: str, value: object) -> str:
     if "path" in name and isinstance(value, (str, os.PathLike)):
         return str(value) if is_url(value) else os.path.abspath(value)
     return json.dumps(list(value)) if isinstance(value, (list, tuple)) else str(value)
