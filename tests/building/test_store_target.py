@@ -25,6 +25,7 @@ from penstock.building.encode import Job, Upload
 from penstock.building.plan import Task
 from penstock.building.targets.store import PREFIX, own_folder, run_and_send
 from penstock.cli import main
+from penstock.sources.adapt import as_source
 from penstock.storage.open import open_store
 
 EXAMPLES = 400
@@ -228,7 +229,7 @@ def test_a_task_that_runs_twice_at_once_does_no_harm(s3: str, s3_server: S3, tmp
     built = ps.build(source, tmp_path / "numbers", shards=1, workers=1)
     job = Job(
         directory=tmp_path / "nowhere",
-        sources={"train": source},
+        sources={"train": as_source(source)},
         known={"train": None},
         schema=built.schema,
         declared=True,

@@ -52,12 +52,12 @@ def shards(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def feed(shards: Shards, order: Order, **options: Any) -> Feed:
     usual = {"epoch": 0, "start": 0, "stop": None, "batch": 64, "drop_remainder": False, "threads": 2}
     usual |= {"budget": 1 << 22, "images": None, "skip": False}
-    return shards.feed(CODEC._plan, order, **(usual | options))
+    return shards.feed(CODEC.plan, order, **(usual | options))
 
 
 def numbers(batches: Feed) -> Iterator[list[int]]:
     for raw in batches:
-        batch = CODEC._batch(raw)
+        batch = CODEC.to_batch(raw)
         assert len(batch["n"]) == batches.rows
         assert list(batch["text"]) == [f"example {n}" for n in batch["n"]]
         assert np.diff(batch["x"].row_splits).tolist() == [n % 5 for n in batch["n"]]
@@ -70,10 +70,10 @@ def numbers(batches: Feed) -> Iterator[list[int]]:
 def test_any_record_by_its_number(shards: Shards) -> None:
     assert len(shards) == TOTAL
     for number in (0, 699, 700, 701, 999, 1000, TOTAL - 1):
-        assert shards.example(CODEC._plan, number)["n"] == number
+        assert shards.example(CODEC.plan, number)["n"] == number
         assert CODEC.decode([shards.read(number)])["n"].tolist() == [number]
     assert [shards.shard(number) for number in (0, 699, 700, 701, 1000)] == [(0, 0), (0, 699), (2, 0), (3, 0), (4, 0)]
-    for read in (shards.read, shards.shard, lambda number: shards.example(CODEC._plan, number)):
+    for read in (shards.read, shards.shard, lambda number: shards.example(CODEC.plan, number)):
         with pytest.raises(ps.RecordIndexError, match=f"expected a record number below {TOTAL}, got {TOTAL}"):
             read(TOTAL)
 
@@ -82,21 +82,21 @@ def test_any_record_by_its_number(shards: Shards) -> None:
 def test_some_records_as_a_batch(shards: Shards, threads: int) -> None:
     for chosen in (np.random.default_rng(1).integers(0, TOTAL, 20_000), np.arange(5), np.array([], np.int64)):
         for asked in (chosen, chosen.tolist()):
-            batch = CODEC._batch(shards.examples(CODEC._plan, asked, threads=threads))
+            batch = CODEC.to_batch(shards.examples(CODEC.plan, asked, threads=threads))
             assert (batch["n"] == chosen).all()
             assert list(batch["text"]) == [f"example {n}" for n in chosen]
             assert (np.diff(batch["x"].row_splits) == chosen % 5).all()
     for wrong in ([TOTAL], np.array([-1])):
         with pytest.raises(ps.RecordIndexError):
-            shards.examples(CODEC._plan, wrong)
+            shards.examples(CODEC.plan, wrong)
     with pytest.raises(TypeError, match="expected record numbers"):
-        shards.examples(CODEC._plan, ["a"])  # type: ignore[list-item]
+        shards.examples(CODEC.plan, ["a"])  # type: ignore[list-item]
 
 
 def test_a_shard_of_another_length_than_was_said_is_refused_when_it_is_needed(tmp_path: Path) -> None:
     (first, *_), (second, *_) = written(tmp_path, (5, 6))
     shards = Shards([(first, 5, None, None), (second, 7, None, None), (str(tmp_path / "missing"), 3, None, None)])
-    assert shards.example(CODEC._plan, 4)["n"] == 4
+    assert shards.example(CODEC.plan, 4)["n"] == 4
     with pytest.raises(ps.CorruptionError, match=r"expected a shard of 7 records, got 6 - at .*1\.tfrecord"):
         shards.read(5)
     with pytest.raises(ps.NotFoundError, match="missing"):
@@ -108,7 +108,7 @@ def test_a_shard_of_another_length_than_was_said_is_refused_when_it_is_needed(tm
 def test_an_index_that_does_not_fit_is_not_used(tmp_path: Path) -> None:
     sources = written(tmp_path, (5, 6))
     os.replace(sources[0][2], sources[1][2])
-    assert Shards(sources).example(CODEC._plan, 10)["n"] == 10
+    assert Shards(sources).example(CODEC.plan, 10)["n"] == 10
 
 
 @pytest.mark.alone
@@ -186,7 +186,7 @@ def test_an_error_names_file_offset_record_and_field(shards: Shards) -> None:
     with pytest.raises(ps.SchemaError, match=r"3\.tfrecord, offset \d+, record 4, field \"text\""):
         list(
             shards.feed(
-                other._plan, Order.span(705, 800), epoch=0, start=0, stop=None, batch=8, drop_remainder=False,
+                other.plan, Order.span(705, 800), epoch=0, start=0, stop=None, batch=8, drop_remainder=False,
                 threads=2, budget=1 << 20, images=None, skip=False,
             )
         )  # fmt: skip
@@ -213,7 +213,7 @@ def test_bad_records_end_a_feed_or_are_left_out_and_reported(damaged: Shards) ->
         batches = feed(damaged, order, batch=size, threads=threads, start=1, skip=True)
         found, skipped = [], []
         for raw in batches:
-            found += CODEC._batch(raw)["n"].tolist()
+            found += CODEC.to_batch(raw)["n"].tolist()
             skipped += batches.skipped
         expected = order.numbers(0, 1, 200)
         bad = [(1 + at, number) for at, number in enumerate(expected.tolist()) if number in (3, 20, 21)]

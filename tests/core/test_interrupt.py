@@ -180,7 +180,7 @@ def test_ctrl_c_while_a_shard_is_waited_for_is_itself(tmp_path: Path) -> None:
         def bring(path):
             time.sleep(0.05)
             return False
-        plan = ps.Codec({"n": "int64"})._plan
+        plan = ps.Codec({"n": "int64"}).plan
         shards = Shards([(sys.argv[1], 1000, None, None)], bring)
         interrupted({
             "read": lambda: shards.read(3),

@@ -174,7 +174,7 @@ def test_many_threads_run_feeds_of_one_reader(shard: Path) -> None:
 
 
 def test_many_threads_take_from_one_feed_and_share_its_batches(shard: Path) -> None:
-    feed = ps.TFRecordReader(shard)._shard.feed(CODEC._plan, (0, ROWS), 100, False, 2)
+    feed = ps.TFRecordReader(shard)._shard.feed(CODEC.plan, (0, ROWS), 100, False, 2)
     seen: list[int] = []
 
     def work() -> None:
@@ -489,7 +489,7 @@ def test_the_interpreter_ends_while_a_shard_is_waited_for(waits: str, shard: Pat
             time.sleep(0.05)
             return False
         shards = Shards([(sys.argv[1], 1000, None, None)], bring)
-        plan = ps.Codec({"n": "int64"})._plan
+        plan = ps.Codec({"n": "int64"}).plan
         options = dict(epoch=0, start=0, stop=None, batch=10, drop_remainder=False, threads=8, budget=1 << 20)
         if sys.argv[2] == "example":
             for _ in range(8):

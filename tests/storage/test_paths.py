@@ -149,8 +149,8 @@ def test_what_is_asked_of_a_source_is_a_number(tmp_path: Path) -> None:
         rows["train"]  # type: ignore[index]
     with pytest.raises(ps.SchemaError, match=r"expected the number of an example, got slice"):
         rows[2:4]  # type: ignore[index]
-    with pytest.raises(ps.SchemaError, match=r"expected a column, got Table - at train. .* splits\(train=...\)"):
-        ps.build({"train": rows, "test": rows}, tmp_path / "data")
+    with pytest.raises(ps.SchemaError, match=r"got both: 'train' is a source, 'x' is a column. .* splits\(train=..."):
+        ps.build({"train": rows, "x": [1, 2]}, tmp_path / "data")
     with pytest.raises(ps.SchemaError, match="expected a path, got an empty one"):
         ps.build(rows, "")
     with pytest.raises(ps.SchemaError, match="expected a path, got NoneType - at build"):
