@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::array_record::{salvage, Buffer, Compression, Shard};
-use penstock_core::file::Plain;
-use penstock_core::riegeli::records::{Packer, Unpacker};
-use penstock_core::riegeli::{Chunk, Content, Header, Span, CHUNK_HEADER};
+use penstock_core::format::array_record::{salvage, Buffer, Compression, Shard};
+use penstock_core::format::riegeli::records::{Packer, Unpacker};
+use penstock_core::format::riegeli::{Chunk, Content, Header, Span, CHUNK_HEADER};
+use penstock_core::io::file::Plain;
 use penstock_core::Kind;
 use penstock_fuzz::{chunks, PROGRAM};
 

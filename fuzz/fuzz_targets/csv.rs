@@ -5,7 +5,7 @@ use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::csv::{read, Options, Table};
-use penstock_core::plan::Dtype;
+use penstock_core::example::plan::Dtype;
 use penstock_core::Result;
 
 fn table(files: &[&[u8]], options: &Options<'_>) -> Result<Table> {

@@ -2,11 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::columns::{Buffer, Column};
-use penstock_core::encode::{Batch, Input};
-use penstock_core::example::{parse, walk};
-use penstock_core::plan::{Encoding, Plan};
-use penstock_core::wire;
+use penstock_core::codec::protobuf;
+use penstock_core::example::columns::{Buffer, Column};
+use penstock_core::example::encode::{Batch, Input};
+use penstock_core::example::plan::{Encoding, Plan};
+use penstock_core::example::walk::{parse, walk};
 use penstock_fuzz::columns::{input, rows};
 use penstock_fuzz::naive::{self, Row};
 use penstock_fuzz::{build, is_too_large, open, plans, records};
@@ -88,19 +88,19 @@ fn check_varints(packed: &[u8]) {
         }
     }
     whole &= length == 0;
-    assert_eq!(wire::count_varints(packed), expected.len());
+    assert_eq!(protobuf::count_varints(packed), expected.len());
     let mut read = Vec::new();
-    assert_eq!(wire::each_varint(packed, |value| read.push(value)), whole);
+    assert_eq!(protobuf::each_varint(packed, |value| read.push(value)), whole);
     for room in [expected.len(), expected.len() + 1, expected.len().saturating_sub(1)] {
         let mut out = vec![0u64; room];
-        assert_eq!(wire::read_varints(packed, &mut out, |value| (value, true)), whole && room == expected.len());
+        assert_eq!(protobuf::read_varints(packed, &mut out, |value| (value, true)), whole && room == expected.len());
         if whole && room == expected.len() {
             assert_eq!((&read, &out), (&expected, &expected));
         }
     }
     let limit = expected.first().copied().unwrap_or(0);
     let mut out = vec![0u64; expected.len()];
-    let below = wire::read_varints(packed, &mut out, |value| (value, value <= limit));
+    let below = protobuf::read_varints(packed, &mut out, |value| (value, value <= limit));
     assert_eq!(below, whole && expected.iter().all(|&value| value <= limit));
 }
 

@@ -5,12 +5,12 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::file::Plain;
-use penstock_core::frames::{self, Frames, FOOTER, HEADER};
-use penstock_core::index::Index;
-use penstock_core::inflate::{Compression, FrameStream, Stream};
-use penstock_core::salvage::salvage;
-use penstock_core::shard::{Shard, Sidecar};
+use penstock_core::codec::stream::{Compression, FrameStream, Stream};
+use penstock_core::format::frame::{self, Frames, FOOTER, HEADER};
+use penstock_core::format::index::Index;
+use penstock_core::format::tfrecord::salvage::salvage;
+use penstock_core::format::tfrecord::shard::{Shard, Sidecar};
+use penstock_core::io::file::Plain;
 use penstock_core::{Error, Kind};
 use penstock_fuzz::{build, open};
 
@@ -48,7 +48,7 @@ fn stream(reader: impl Read) -> (Found, Option<Error>) {
 fn check_salvaged(file: &Plain, size: Option<u64>) -> Found {
     let mut kept = Vec::new();
     let mut keep = |offset, frame: &[u8]| {
-        frames::open(frame).expect("what is kept is whole");
+        frame::open(frame).expect("what is kept is whole");
         kept.push((offset, frame.to_vec()));
         Ok(())
     };

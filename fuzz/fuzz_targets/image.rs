@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::columns::{Column, Shapes};
+use penstock_core::example::columns::{Column, Shapes};
+use penstock_core::example::plan::{Dtype, Encoding, Missing, Plan, Spec};
 use penstock_core::image::{decode, resize_file, Crop, Header, Images, Options};
-use penstock_core::plan::{Dtype, Encoding, Missing, Plan, Spec};
 use penstock_core::Kind;
 
 /// A whole image, whose pixels must not shine through in the next one.

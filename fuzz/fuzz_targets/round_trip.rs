@@ -4,11 +4,11 @@
 use half::f16;
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use penstock_core::encode::{Batch, Input, Values};
-use penstock_core::example::{parse, walk};
-use penstock_core::frames::Frames;
-use penstock_core::plan::{Dtype, Encoding, Missing, Plan, Spec};
-use penstock_core::sequence::{self, ListInput};
+use penstock_core::example::encode::{Batch, Input, Values};
+use penstock_core::example::plan::{Dtype, Encoding, Missing, Plan, Spec};
+use penstock_core::example::sequence::{self, ListInput};
+use penstock_core::example::walk::{parse, walk};
+use penstock_core::format::frame::Frames;
 use penstock_fuzz::columns::rows;
 use penstock_fuzz::naive::{self, Row};
 

@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::example::parse;
-use penstock_core::file::Plain;
-use penstock_core::shard::Sidecar;
-use penstock_core::tar::{salvage, Made, Shard, BLOCK};
+use penstock_core::example::walk::parse;
+use penstock_core::format::tar::{salvage, Made, Shard, BLOCK};
+use penstock_core::format::tfrecord::shard::Sidecar;
+use penstock_core::io::file::Plain;
 use penstock_core::Kind;
 use penstock_fuzz::PROGRAM;
 

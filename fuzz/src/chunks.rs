@@ -1,9 +1,9 @@
 //! Programs that build ArrayRecord files: chunks that are whole, that lie, or are damaged, with a table or without.
 
-use penstock_core::array_record::Compression;
-use penstock_core::riegeli::records::Packer;
-use penstock_core::riegeli::{append, padding, Content, Header, BLOCK, SIGNATURE};
-use penstock_core::wire::put_varint;
+use penstock_core::codec::protobuf::put_varint;
+use penstock_core::format::array_record::Compression;
+use penstock_core::format::riegeli::records::Packer;
+use penstock_core::format::riegeli::{append, padding, Content, Header, BLOCK, SIGNATURE};
 
 use crate::build::take;
 

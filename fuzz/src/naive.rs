@@ -4,9 +4,9 @@ use std::io::Read;
 
 use flate2::read::ZlibDecoder;
 use half::f16;
-use penstock_core::example::Feature;
-use penstock_core::plan::{Dtype, Encoding, List, Missing, Spec};
-use penstock_core::wire::{Fields, Value};
+use penstock_core::codec::protobuf::{Fields, Value};
+use penstock_core::example::plan::{Dtype, Encoding, List, Missing, Spec};
+use penstock_core::example::walk::Feature;
 
 /// What one record has of one column.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,19 +6,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use penstock_core::array_record::{self, Buffer};
-use penstock_core::batches::{Batch, Decoder, Rows};
-use penstock_core::columns::Column;
-use penstock_core::encode::{self, Input, Values};
-use penstock_core::example::walk;
+use penstock_core::codec::stream::Compression;
+use penstock_core::example::columns::Column;
+use penstock_core::example::encode::{self, Input, Values};
+use penstock_core::example::plan::{Dtype, Encoding, Missing, Plan, Spec};
+use penstock_core::example::walk::walk;
+use penstock_core::feed::batch::{Batch, Decoder, Rows};
+use penstock_core::feed::shard_set::{Shards, Source};
 use penstock_core::feed::{Feed, Options};
-use penstock_core::gather;
-use penstock_core::inflate::Compression;
+use penstock_core::format::array_record::{self, Buffer};
+use penstock_core::format::gather;
+use penstock_core::format::tfrecord::writer::Writer;
 use penstock_core::order::Order;
-use penstock_core::plan::{Dtype, Encoding, Missing, Plan, Spec};
-use penstock_core::queue::{in_order, Taken};
-use penstock_core::shards::{Shards, Source};
-use penstock_core::writer::Writer;
+use penstock_core::ordered_queue::{in_order, Taken};
 use penstock_core::{Error, Kind};
 
 /// SplitMix64: small, and the same everywhere.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use numpy::{PyArray1, PyArrayDescr};
 use penstock_core::csv::{read, Options, Table};
-use penstock_core::plan::Dtype;
+use penstock_core::example::plan::Dtype;
 use penstock_core::Error;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use penstock_core::feed::{self, Placed, Stats};
 use penstock_core::interrupt::INTERVAL;
-use penstock_core::queue::Taken;
+use penstock_core::ordered_queue::Taken;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

@@ -3,22 +3,23 @@
 use std::sync::Arc;
 
 use numpy::{PyArray1, PyArrayDescr, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
-use penstock_core::batches::decode_all;
-use penstock_core::columns::{Column, Shapes};
-use penstock_core::encode::{Batch, Input, Values};
-use penstock_core::example::walk;
-use penstock_core::plan::{Dtype, Encoding, Missing, Spec};
-use penstock_core::take::Taken;
-use penstock_core::{plan, Error};
+use penstock_core::example::columns::{Column, Shapes};
+use penstock_core::example::encode::{Batch, Input, Values};
+use penstock_core::example::plan;
+use penstock_core::example::plan::{Dtype, Encoding, Missing, Spec};
+use penstock_core::example::row_selection::Taken;
+use penstock_core::example::walk::walk;
+use penstock_core::feed::batch::decode_all;
+use penstock_core::Error;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::errors::raise;
+use crate::file_contents::ImageFiles;
+use crate::gathered_columns::Gathered;
 use crate::interpreter::{released, Inside};
 use crate::records::{with_slices, Records};
-use crate::rows::Gathered;
-use crate::whole::ImageFiles;
 
 /// What Python knows of a column besides its spec.
 pub struct Face {
@@ -212,9 +213,9 @@ impl Plan {
                     let mut word = [0u64];
                     let bytes = &mut bytemuck::cast_slice_mut(&mut word)[..length];
                     walked.fill(number, bytes)?;
-                    crate::buffers::scalar(dtype, bytes)?
+                    crate::numpy_memory::scalar(dtype, bytes)?
                 }
-                Some(_) => crate::buffers::filled(dtype, &face.shape, |out| walked.fill(number, out))??,
+                Some(_) => crate::numpy_memory::filled(dtype, &face.shape, |out| walked.fill(number, out))??,
                 None => face.value(py, walked.column(number)?)?,
             };
             example.set_item(&face.name, value)?;
@@ -248,7 +249,7 @@ impl Face {
             true => std::iter::once(rows).chain(row_shape.iter().copied()).collect(),
             false => vec![values.bytes().len() / dtype.itemsize().max(1)],
         };
-        let values = crate::buffers::array(py, values, dtype, &shape)?;
+        let values = crate::numpy_memory::array(py, values, dtype, &shape)?;
         if plain && present.is_none() {
             return Ok(values);
         }
@@ -271,12 +272,12 @@ impl Face {
             let dtype = self.dtype.bind(py);
             let length = column.values.bytes().len() / dtype.itemsize().max(1);
             if let Some(shapes) = column.shapes {
-                return Ok(crate::buffers::array(py, column.values, dtype, &shapes.first())?);
+                return Ok(crate::numpy_memory::array(py, column.values, dtype, &shapes.first())?);
             }
             return Ok(match column.row_splits {
-                Some(_) => crate::buffers::array(py, column.values, dtype, &[length])?,
-                None if self.shape.is_empty() => crate::buffers::scalar(dtype, column.values.bytes())?,
-                None => crate::buffers::array(py, column.values, dtype, &self.shape)?,
+                Some(_) => crate::numpy_memory::array(py, column.values, dtype, &[length])?,
+                None if self.shape.is_empty() => crate::numpy_memory::scalar(dtype, column.values.bytes())?,
+                None => crate::numpy_memory::array(py, column.values, dtype, &self.shape)?,
             });
         };
         let string = |pair: &[i64]| -> PyResult<Bound<'py, PyAny>> {
@@ -348,18 +349,18 @@ impl<'py> Held<'py> {
             (HeldValues::Files(files), _) => Values::Files(&files.get().0),
             (HeldValues::Bytes(items), _) => Values::Slices(items.iter().map(|item| item.as_bytes()).collect()),
             (HeldValues::Array(array), Some(splits)) => {
-                Values::Strings(crate::buffers::bytes_of(array), int64s(splits))
+                Values::Strings(crate::numpy_memory::bytes_of(array), int64s(splits))
             }
-            (HeldValues::Array(array), None) => Values::Numbers(crate::buffers::bytes_of(array)),
+            (HeldValues::Array(array), None) => Values::Numbers(crate::numpy_memory::bytes_of(array)),
         };
         let row_splits = self.row_splits.as_ref().map(int64s);
-        Input { values, row_splits, present: self.present.as_ref().map(crate::buffers::bytes_of) }
+        Input { values, row_splits, present: self.present.as_ref().map(crate::numpy_memory::bytes_of) }
     }
 }
 
 /// The numbers of an int64 array; none, if it is another one.
 pub fn int64s<'a>(array: &'a Bound<'_, PyUntypedArray>) -> &'a [i64] {
-    bytemuck::try_cast_slice(crate::buffers::bytes_of(array)).unwrap_or(&[])
+    bytemuck::try_cast_slice(crate::numpy_memory::bytes_of(array)).unwrap_or(&[])
 }
 
 /// The columns of a batch from Python.

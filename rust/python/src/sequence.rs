@@ -1,8 +1,8 @@
 //! SequenceExample: context columns and feature-list columns.
 
 use numpy::PyUntypedArray;
-use penstock_core::encode::Batch;
-use penstock_core::sequence::{self, ListInput};
+use penstock_core::example::encode::Batch;
+use penstock_core::example::sequence::{self, ListInput};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -68,7 +68,7 @@ impl SequencePlan {
             .map(|(held, (_, splits, present))| ListInput {
                 input: held.input(),
                 step_splits: int64s(splits),
-                present: present.as_ref().map(crate::buffers::bytes_of),
+                present: present.as_ref().map(crate::numpy_memory::bytes_of),
             })
             .collect();
         let frames = released(py, || {

@@ -4,20 +4,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::PyArray1;
-use penstock_core::array_record;
+use penstock_core::codec::stream::Compression;
 use penstock_core::error::{Error, Kind};
+use penstock_core::feed::shard_set;
 use penstock_core::feed::Options;
-use penstock_core::file::Plain;
-use penstock_core::frames::{FOOTER, HEADER};
-use penstock_core::index;
-use penstock_core::inflate::Compression;
+use penstock_core::format::array_record;
+use penstock_core::format::frame::{FOOTER, HEADER};
+use penstock_core::format::index;
+use penstock_core::format::opened_shard::Opened;
+use penstock_core::format::tar;
+use penstock_core::format::tfrecord::shard::Sidecar;
 use penstock_core::interrupt;
-use penstock_core::opened::Opened;
+use penstock_core::io::atomic_file::publish;
+use penstock_core::io::file::Plain;
 use penstock_core::order::Order;
-use penstock_core::publish::publish;
-use penstock_core::shard::Sidecar;
-use penstock_core::shards;
-use penstock_core::tar;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -26,7 +26,7 @@ use crate::feed::Feed;
 use crate::interpreter::{interruptible, released};
 use crate::plan::Plan;
 use crate::records::Records;
-use crate::shards::Shards;
+use crate::shard_set::Shards;
 use crate::writer::Writer;
 
 /// The bytes of batches that wait for whoever reads a shard in order, for each thread that makes them.
@@ -119,7 +119,7 @@ impl Shard {
             };
             Opened::open(&path, sidecar, None, pulse)
         })?;
-        let shards = Shards(Arc::new(shards::Shards::of(shard.clone())));
+        let shards = Shards(Arc::new(shard_set::Shards::of(shard.clone())));
         Ok(Shard { shard, shards })
     }
 
@@ -275,7 +275,7 @@ pub fn salvage(
             return tar::salvage(&file, &mut keep, pulse);
         }
         let mut keep = |offset, frame: &[u8]| keep(offset, &frame[HEADER..frame.len() - FOOTER]);
-        penstock_core::salvage::salvage(&file, &mut keep, pulse)
+        penstock_core::format::tfrecord::salvage::salvage(&file, &mut keep, pulse)
     })?;
     let gaps = report.gaps.into_iter().map(|gap| (gap.offset, gap.bytes, gap.record, gap.reason)).collect();
     Ok((report.records, report.record_bytes, gaps))

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use penstock_core::file::Plain;
-use penstock_core::inflate::Compression;
-use penstock_core::tar::{self, Content};
+use penstock_core::codec::stream::Compression;
+use penstock_core::format::tar::{self, Content};
+use penstock_core::io::file::Plain;
 use pyo3::prelude::*;
 
 use crate::interpreter::interruptible;

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use penstock_core::array_record;
-use penstock_core::encode::Batch;
-use penstock_core::frames::Frames;
-use penstock_core::inflate::Compression;
-use penstock_core::publish::inherited;
-use penstock_core::{writer, Kind};
+use penstock_core::codec::stream::Compression;
+use penstock_core::example::encode::Batch;
+use penstock_core::format::array_record;
+use penstock_core::format::frame::Frames;
+use penstock_core::format::tfrecord::writer;
+use penstock_core::io::atomic_file::inherited;
+use penstock_core::Kind;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 

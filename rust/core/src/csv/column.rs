@@ -1,7 +1,7 @@
 //! A column that grows piece by piece, and changes its type when a cell does not fit.
 
-use crate::columns::{Buffer, Column};
-use crate::plan::Dtype;
+use crate::example::columns::{Buffer, Column};
+use crate::example::plan::Dtype;
 
 /// What all cells so far are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

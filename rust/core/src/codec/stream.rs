@@ -1,0 +1,381 @@
+//! Compressed shards: the whole stream under gzip, zlib, zstd, bzip2 or xz, told apart by content.
+
+use std::io::{BufRead, BufReader, Read};
+
+use bzip2::bufread::BzDecoder;
+use flate2::bufread::{GzDecoder, ZlibDecoder};
+use lzma_rust2::XzReader;
+use zstd::stream::read::Decoder as ZstdDecoder;
+
+use crate::crc32c;
+use crate::error::{Error, Kind, Result};
+use crate::format::frame::{self, HEADER};
+use crate::limits;
+
+/// How a shard's bytes are wrapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Compression {
+    None,
+    Gzip,
+    Zlib,
+    Zstd,
+    Bzip2,
+    Xz,
+}
+
+impl Compression {
+    /// The name, as users spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::None => "none",
+            Compression::Gzip => "gzip",
+            Compression::Zlib => "zlib",
+            Compression::Zstd => "zstd",
+            Compression::Bzip2 => "bzip2",
+            Compression::Xz => "xz",
+        }
+    }
+
+    /// The compression of this name, of those that TFRecord files are written in.
+    pub fn parse(name: &str) -> Result<Compression> {
+        match name {
+            "none" => Ok(Compression::None),
+            "gzip" => Ok(Compression::Gzip),
+            "zlib" => Ok(Compression::Zlib),
+            _ => Err(Error::usage(format!("expected a compression out of none, gzip, zlib, got {name:?}"))),
+        }
+    }
+
+    /// What the first bytes of a file say. A frame header with a matching CRC settles it; otherwise the magics count.
+    pub fn detect(head: &[u8]) -> Compression {
+        let framed = head.len() >= HEADER && crc32c::masked(&head[..8]).to_le_bytes() == head[8..HEADER];
+        match head {
+            _ if framed => Compression::None,
+            [0x1f, 0x8b, 0x08, ..] => Compression::Gzip,
+            [first @ 0x78, second, ..] if (u16::from(*first) << 8 | u16::from(*second)) % 31 == 0 => Compression::Zlib,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
+            [b'B', b'Z', b'h', b'1'..=b'9', ..] => Compression::Bzip2,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Xz,
+            _ => Compression::None,
+        }
+    }
+}
+
+enum Decoder<R: Read> {
+    Gzip(GzDecoder<BufReader<R>>),
+    Zlib(ZlibDecoder<BufReader<R>>),
+    Zstd(ZstdDecoder<'static, BufReader<R>>),
+    Bzip2(BzDecoder<BufReader<R>>),
+    Xz(Box<XzReader<BufReader<R>>>),
+    Plain(BufReader<R>),
+    /// There is no memory for it.
+    Broken,
+    /// Between two members, and after an error.
+    Done,
+}
+
+/// The framed stream of a shard, whatever it is wrapped in.
+///
+/// Members that follow each other are read on, empty ones too, a missing trailer or bytes after the last member are errors:
+/// where TensorFlow stops without a word, nothing is lost here.
+pub struct Stream<R: Read> {
+    decoder: Decoder<R>,
+    compression: Compression,
+}
+
+/// What is read from a file at a time.
+const CHUNK: usize = 1 << 18;
+
+/// What an xz stream may ask for, in KiB: what `xz -9` takes, twice, and what zstd may.
+const XZ_MEMORY: u32 = 1 << 17;
+
+impl<R: Read> Stream<R> {
+    /// Reads `reader`, wrapped as `compression` says.
+    pub fn new(reader: R, compression: Compression) -> Self {
+        let reader = BufReader::with_capacity(CHUNK, reader);
+        Stream { decoder: Self::member(reader, compression), compression }
+    }
+
+    fn member(reader: BufReader<R>, compression: Compression) -> Decoder<R> {
+        match compression {
+            Compression::Gzip => Decoder::Gzip(GzDecoder::new(reader)),
+            Compression::Zlib => Decoder::Zlib(ZlibDecoder::new(reader)),
+            Compression::Zstd => ZstdDecoder::with_buffer(reader).map_or(Decoder::Broken, Decoder::Zstd),
+            Compression::Bzip2 => Decoder::Bzip2(BzDecoder::new(reader)),
+            Compression::Xz => Decoder::Xz(Box::new(XzReader::new_mem_limit(reader, true, XZ_MEMORY))),
+            Compression::None => Decoder::Plain(reader),
+        }
+    }
+}
+
+impl<R: Read> Read for Stream<R> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            let count = match &mut self.decoder {
+                Decoder::Gzip(decoder) => decoder.read(out)?,
+                Decoder::Zlib(decoder) => decoder.read(out)?,
+                Decoder::Bzip2(decoder) => decoder.read(out)?,
+                // These go on to the next frame by themselves.
+                Decoder::Zstd(decoder) => return decoder.read(out).map_err(broken_frame),
+                Decoder::Xz(decoder) => return decoder.read(out).map_err(broken_frame),
+                Decoder::Plain(reader) => return reader.read(out),
+                Decoder::Broken => return Err(std::io::ErrorKind::OutOfMemory.into()),
+                Decoder::Done => return Ok(0),
+            };
+            if count > 0 {
+                return Ok(count);
+            }
+            let mut rest = match std::mem::replace(&mut self.decoder, Decoder::Done) {
+                Decoder::Gzip(decoder) => decoder.into_inner(),
+                Decoder::Zlib(decoder) => decoder.into_inner(),
+                Decoder::Bzip2(decoder) => decoder.into_inner(),
+                _ => return Ok(0),
+            };
+            if rest.fill_buf()?.is_empty() {
+                return Ok(0);
+            }
+            self.decoder = Self::member(rest, self.compression);
+        }
+    }
+}
+
+/// What zstd and xz say of bytes that are broken has no kind of its own.
+fn broken_frame(error: std::io::Error) -> std::io::Error {
+    use std::io::ErrorKind::{InvalidData, Other, OutOfMemory, QuotaExceeded, Unsupported};
+    match error.kind() {
+        _ if error.raw_os_error().is_some() => error,
+        Other | Unsupported => std::io::Error::new(InvalidData, error),
+        OutOfMemory => QuotaExceeded.into(),
+        _ => error,
+    }
+}
+
+/// Frames read one after the other, both CRCs checked, nothing allocated by a length that was not backed by bytes.
+pub struct FrameStream<R> {
+    stream: R,
+    frame: Vec<u8>,
+    /// Where the next frame begins, in the inflated stream.
+    pub offset: u64,
+    /// The number of the next record.
+    pub record: u64,
+    /// The length of the record that was refused as too large.
+    refused: Option<u64>,
+}
+
+impl<R: Read> FrameStream<R> {
+    /// From the start of `stream`.
+    pub fn new(stream: R) -> Self {
+        FrameStream { stream, frame: Vec::new(), offset: 0, record: 0, refused: None }
+    }
+
+    /// The next whole frame, `None` at a clean end.
+    pub fn next_frame(&mut self) -> Result<Option<&[u8]>> {
+        let (offset, record) = (self.offset, self.record);
+        let place = |error: Error| error.at_offset(offset).in_record(record);
+        self.frame.clear();
+        self.fill(HEADER as u64).map_err(place)?;
+        if self.frame.is_empty() {
+            return Ok(None);
+        }
+        let length = frame::declared_length(&self.frame).map_err(place)?;
+        if length > limits::max_row_bytes() {
+            self.refused = Some(length);
+            return Err(place(limits::too_large("a record", length)));
+        }
+        let rest = length.checked_add(frame::FOOTER as u64);
+        let rest = rest.ok_or_else(|| place(Error::corrupt(format!("expected a record, got a length of {length}"))))?;
+        self.fill(rest).map_err(place)?;
+        if (self.frame.len() - HEADER) as u64 != rest {
+            let got = self.frame.len() - HEADER;
+            return Err(place(Error::corrupt(format!(
+                "expected {rest} more bytes of this frame, got the end after {got}: the file is truncated"
+            ))));
+        }
+        frame::open(&self.frame).map_err(place)?;
+        self.offset += self.frame.len() as u64;
+        self.record += 1;
+        Ok(Some(&self.frame))
+    }
+
+    /// Reads over the record that was just refused as too large, and returns the size of its frame; `None` if the last error
+    /// was another one, or the stream ends before the record does.
+    pub(crate) fn skip_refused(&mut self) -> Option<u64> {
+        let rest = self.refused.take()?.checked_add(frame::FOOTER as u64)?;
+        let read = std::io::copy(&mut (&mut self.stream).take(rest), &mut std::io::sink()).ok()?;
+        let size = rest + HEADER as u64;
+        self.offset += size;
+        (read == rest).then_some(size)
+    }
+
+    /// Reads up to `count` more bytes; the buffer grows with what arrives, not with what was announced.
+    fn fill(&mut self, count: u64) -> Result<()> {
+        (&mut self.stream).take(count).read_to_end(&mut self.frame).map_err(|error| read_error(&error)).map(drop)
+    }
+}
+
+/// What is said of compressed data without its end: what comes before it is what it was.
+pub(crate) const TRUNCATED: &str = "expected more compressed data, got the end of the file: it is truncated";
+
+/// A read that failed: broken compression is corruption, anything else is the system's word.
+pub(crate) fn read_error(error: &std::io::Error) -> Error {
+    use std::io::ErrorKind::{InvalidData, InvalidInput, QuotaExceeded, StaleNetworkFileHandle, UnexpectedEof};
+    match error.kind() {
+        StaleNetworkFileHandle => crate::io::file::replacement(),
+        InvalidData | InvalidInput => {
+            Error::corrupt(format!("expected a compressed stream, got broken bytes ({error})"))
+        }
+        UnexpectedEof => Error::corrupt(TRUNCATED),
+        QuotaExceeded if error.raw_os_error().is_none() => {
+            let limit = XZ_MEMORY >> 10;
+            Error::corrupt(format!(
+                "expected a stream that takes up to {limit} MiB to inflate, got one that takes more"
+            ))
+            .advise("Compress it by xz -9 or less.")
+        }
+        _ => Error::new(Kind::Io(error.raw_os_error()), format!("reading failed: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::write::{GzEncoder, ZlibEncoder};
+    use std::io::Write;
+
+    fn framed(records: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        records.iter().for_each(|record| frame::append(&mut out, record));
+        out
+    }
+
+    fn gzip(data: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zlib(data: &[u8]) -> Vec<u8> {
+        let mut encoder = ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn bzip2(data: &[u8]) -> Vec<u8> {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn xz(data: &[u8]) -> Vec<u8> {
+        let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(0)).unwrap();
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    /// The records read until the end or the first error.
+    fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Option<Error>) {
+        let mut frames = FrameStream::new(Stream::new(bytes, Compression::detect(bytes)));
+        let mut records = Vec::new();
+        loop {
+            match frames.next_frame() {
+                Ok(Some(frame)) => records.push(frame[HEADER..frame.len() - 4].to_vec()),
+                Ok(None) => return (records, None),
+                Err(error) => return (records, Some(error)),
+            }
+        }
+    }
+
+    #[test]
+    fn told_apart_by_content() {
+        let plain = framed(&[b"a"]);
+        assert_eq!(Compression::detect(&plain), Compression::None);
+        assert_eq!(Compression::detect(&gzip(&plain)), Compression::Gzip);
+        assert_eq!(Compression::detect(&zlib(&plain)), Compression::Zlib);
+        assert_eq!(Compression::detect(&bzip2(&plain)), Compression::Bzip2);
+        assert_eq!(Compression::detect(&xz(&plain)), Compression::Xz);
+        assert_eq!(Compression::detect(&[]), Compression::None);
+        // A record of 0x088b1f bytes begins like gzip; its CRC says that it is a frame.
+        let mut header = 0x0008_8b1fu64.to_le_bytes().to_vec();
+        header.extend(crc32c::masked(&header).to_le_bytes());
+        assert_eq!(Compression::detect(&header), Compression::None);
+    }
+
+    #[test]
+    fn members_split_anywhere_are_read_on() {
+        let plain = framed(&[b"one", b"", b"three"]);
+        for cut in 0..=plain.len() {
+            for wrap in [gzip, zlib, bzip2, xz] {
+                let joined = [wrap(&plain[..cut]), wrap(b""), wrap(&plain[cut..])].concat();
+                assert_eq!(read(&joined), (vec![b"one".to_vec(), vec![], b"three".to_vec()], None), "cut {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_truncation_of_a_compressed_shard_is_reported() {
+        let plain = framed(&[b"one", b"two"]);
+        for whole in [gzip(&plain), zlib(&plain), bzip2(&plain), xz(&plain)] {
+            for length in 6..whole.len() {
+                assert!(read(&whole[..length]).1.is_some(), "length {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn bad_trailers_and_trailing_bytes_are_reported() {
+        let plain = framed(&[b"one"]);
+        let mut bad = gzip(&plain);
+        let at = bad.len() - 8;
+        bad[at] ^= 1;
+        assert!(read(&bad).1.is_some());
+        for whole in [gzip(&plain), bzip2(&plain), xz(&plain)] {
+            assert!(read(&[&whole[..], &[7; 16]].concat()).1.is_some());
+        }
+        assert!(read(&[gzip(&plain), vec![0; 16]].concat()).1.is_some());
+    }
+
+    #[test]
+    fn an_xz_stream_takes_no_more_memory_than_it_may() {
+        let plain = framed(&[b"one"]);
+        let mut large = xz(&plain);
+        // Padding, as xz has it.
+        assert_eq!(read(&[&large[..], &[0; 4]].concat()), (vec![b"one".to_vec()], None));
+        // The size of the dictionary stands in the block's header, which has a CRC of its own: 4 GiB less a byte.
+        let at = large.windows(2).position(|pair| pair == [0x21, 1]).unwrap() + 2;
+        large[at] = 40;
+        let end = 12 + (usize::from(large[12]) + 1) * 4;
+        let mut crc = flate2::Crc::new();
+        crc.update(&large[12..end - 4]);
+        large[end - 4..end].copy_from_slice(&crc.sum().to_le_bytes());
+        let error = read(&large).1.unwrap();
+        assert!(error.to_string().contains("up to 128 MiB"), "{error}");
+    }
+
+    #[test]
+    fn partial_headers_and_short_bodies_are_reported_with_their_offset() {
+        let plain = framed(&[b"one", b"two"]);
+        for length in 20..plain.len() {
+            let (records, error) = read(&plain[..length]);
+            assert_eq!(records.len(), 1);
+            let error = error.unwrap();
+            assert_eq!((error.offset(), error.record()), (Some(19), Some(1)), "length {length}");
+        }
+        assert!(read(&[plain, vec![0; 16]].concat()).1.is_some());
+    }
+
+    #[test]
+    fn a_huge_length_allocates_nothing() {
+        for length in [u64::MAX, u64::MAX - 3, 1 << 62, 1 << 40] {
+            let mut bytes = length.to_le_bytes().to_vec();
+            bytes.extend(crc32c::masked(&bytes).to_le_bytes());
+            bytes.extend([7; 100]);
+            let mut frames = FrameStream::new(&bytes[..]);
+            assert!(frames.next_frame().is_err());
+            assert!(frames.frame.capacity() < 1 << 16);
+        }
+    }
+}

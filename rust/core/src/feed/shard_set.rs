@@ -1,0 +1,482 @@
+//! Many shards as one sequence of records; each is opened when it is first needed, on whatever thread.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use crate::codec::stream::Compression;
+use crate::error::{Error, Kind, Result};
+use crate::format::array_record::Buffer;
+use crate::format::index::Index;
+use crate::format::opened_shard::Opened;
+use crate::format::tar::{self, Rules};
+use crate::format::tfrecord::shard::{Shard, Sidecar};
+use crate::interrupt;
+use crate::io::file::{Bring, Plain, Pulse, Stamp, BRINGS};
+use crate::io::fork_cell::Once;
+use crate::io::range_cache::Pieces;
+
+/// A shard that is known from outside: its file, how many records it has, and where its index may be.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file.
+    pub path: PathBuf,
+    /// How many records there are said to be.
+    pub records: u64,
+    /// Its index, which is used if it fits.
+    pub sidecar: Option<PathBuf>,
+    /// What the files of a tar archive are read as.
+    pub rules: Option<Arc<Rules>>,
+}
+
+/// Where the bytes of shards come from.
+#[derive(Debug)]
+enum Origin {
+    /// Files that are there.
+    Files,
+    /// Files that someone brings first.
+    Brought(Arc<dyn Bring>),
+    /// Files that are elsewhere: the size of each, and what is here of it.
+    Pieces(Vec<(u64, Arc<Pieces>)>),
+}
+
+/// A sequence of records over many shards.
+#[derive(Debug)]
+pub struct Shards {
+    sources: Vec<Source>,
+    opened: Vec<Once<Opened>>,
+    /// The number of each shard's first record, and of none behind the last.
+    starts: Vec<u64>,
+    /// How many threads have opened many at a time.
+    turns: AtomicUsize,
+    origin: Origin,
+    /// For each shard the file that must be unchanged when it is opened; empty where none is checked.
+    stamps: Vec<Option<Arc<Stamp>>>,
+}
+
+impl Shards {
+    /// Shards, none of them opened yet.
+    pub fn new(sources: Vec<Source>) -> Result<Shards> {
+        let mut starts = Vec::with_capacity(sources.len() + 1);
+        let mut end = 0u64;
+        starts.push(0);
+        for source in &sources {
+            let sum = end.checked_add(source.records).filter(|&sum| i64::try_from(sum).is_ok());
+            end = sum.ok_or_else(|| {
+                let message = format!("expected fewer than 2^63 records in all, got {} more", source.records);
+                Error::usage(message).in_file(&source.path)
+            })?;
+            starts.push(end);
+        }
+        let opened = sources.iter().map(|_| Once::default()).collect();
+        Ok(Shards { sources, opened, starts, turns: AtomicUsize::new(0), origin: Origin::Files, stamps: Vec::new() })
+    }
+
+    /// The same, where someone brings a file before it is opened.
+    #[must_use]
+    pub fn brought_by(self, bring: Arc<dyn Bring>) -> Shards {
+        Shards { origin: Origin::Brought(bring), ..self }
+    }
+
+    /// The same with files that are elsewhere, of these sizes: what is read of them has to be put here first.
+    #[must_use]
+    pub fn in_pieces(self, sizes: impl Iterator<Item = u64>) -> Shards {
+        Shards { origin: Origin::Pieces(sizes.map(|size| (size, Arc::default())).collect()), ..self }
+    }
+
+    /// The same, where each shard is opened only while its stamp's file is unchanged.
+    #[must_use]
+    pub fn stamped(self, stamps: Vec<Option<Arc<Stamp>>>) -> Shards {
+        Shards { stamps, ..self }
+    }
+
+    fn stamp(&self, number: usize) -> Option<&Stamp> {
+        self.stamps.get(number).and_then(Option::as_deref)
+    }
+
+    /// Puts a piece of a file that is elsewhere, of which at most so many bytes are kept.
+    pub fn put(&self, shard: usize, offset: u64, bytes: Vec<u8>, most: usize) {
+        if let Origin::Pieces(files) = &self.origin {
+            files[shard].1.put(offset, bytes, most);
+        }
+    }
+
+    /// Lets go of a shard's file until it is read again.
+    pub fn rest(&self, shard: usize) {
+        if let Some(opened) = self.opened[shard].get() {
+            opened.file().rest();
+        }
+    }
+
+    /// A shard's file; one that takes its place is an error if the shard has a stamp.
+    fn watched(&self, number: usize, file: Plain) -> Plain {
+        match self.stamp(number) {
+            Some(stamp) => file.watched(stamp.path == self.sources[number].path),
+            None => file,
+        }
+    }
+
+    /// A shard's file, brought if that is how it comes.
+    fn file(&self, number: usize, pulse: Pulse<'_>) -> Result<Plain> {
+        let path = &self.sources[number].path;
+        match &self.origin {
+            Origin::Files => Plain::open(path).map(|file| self.watched(number, file)),
+            Origin::Pieces(files) => Ok(Plain::in_pieces(path, files[number].0, files[number].1.clone())),
+            Origin::Brought(bring) => {
+                let mut left = BRINGS;
+                loop {
+                    bring.bring(path, pulse)?;
+                    left -= 1;
+                    match Plain::open(path) {
+                        Err(error) if left > 0 && matches!(error.kind(), Kind::Io(Some(2))) => {}
+                        opened => return opened.map(|file| self.watched(number, file.brought_by(bring.clone()))),
+                    }
+                }
+            }
+        }
+    }
+
+    /// A single one that is open already.
+    pub fn of(shard: Opened) -> Shards {
+        let records = shard.len() as u64;
+        let source = Source { path: shard.file().path().to_path_buf(), records, sidecar: None, rules: None };
+        let opened = Once::default();
+        opened.fill(shard);
+        Shards {
+            sources: vec![source],
+            opened: vec![opened],
+            starts: vec![0, records],
+            turns: AtomicUsize::new(0),
+            origin: Origin::Files,
+            stamps: Vec::new(),
+        }
+    }
+
+    /// How many records.
+    pub fn len(&self) -> u64 {
+        self.starts[self.sources.len()]
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Which shard a record is in, and which one of it.
+    pub fn locate(&self, number: u64) -> Result<(usize, usize)> {
+        if number >= self.len() {
+            let message = format!("expected a record number below {}, got {number}", self.len());
+            return Err(Error::new(Kind::OutOfRange, message));
+        }
+        let shard = self.starts.partition_point(|&start| start <= number) - 1;
+        Ok((shard, (number - self.starts[shard]) as usize))
+    }
+
+    /// The numbers of a shard's records.
+    pub fn numbers(&self, shard: usize) -> std::ops::Range<u64> {
+        self.starts[shard]..self.starts[shard + 1]
+    }
+
+    /// A shard, if it is open.
+    pub fn opened(&self, number: usize) -> Option<&Opened> {
+        self.opened[number].get()
+    }
+
+    /// A shard, opened if it is not yet. Two threads that need it at once may both open it; one of the two is kept. So
+    /// nobody waits for a thread that a fork left behind.
+    pub fn shard(&self, number: usize, pulse: Pulse<'_>) -> Result<&Opened> {
+        if let Some(shard) = self.opened[number].get() {
+            return Ok(shard);
+        }
+        let opened = self.open_shard(number, pulse);
+        // Checked last: while the stamp's file is unchanged, so are the shard and the index that were opened before.
+        // An error of a shard that was replaced is an error of that.
+        self.stamp(number).map_or(Ok(()), Stamp::check)?;
+        self.opened[number].fill(opened?).ok_or_else(|| {
+            let message = "expected a process that was not forked twice while shards were opened";
+            Error::usage(message).advise("Open the dataset in this process.").in_file(&self.sources[number].path)
+        })
+    }
+
+    fn open_shard(&self, number: usize, pulse: Pulse<'_>) -> Result<Opened> {
+        let source = &self.sources[number];
+        let file = self.file(number, pulse)?;
+        let sidecar = match source.sidecar.as_deref().map(Index::read) {
+            Some(Ok(index)) if file.is_whole() => Sidecar::Try(index),
+            Some(Ok(index)) => Sidecar::Use(index), // what is elsewhere is not scanned
+            Some(Err(error)) if !file.is_whole() => return Err(error),
+            Some(Err(_)) | None => Sidecar::Ignore,
+        };
+        let opened = Opened::from_file(file, sidecar, source.rules.as_ref(), pulse).and_then(|shard| {
+            if shard.len() as u64 == source.records {
+                return Ok(shard);
+            }
+            let message = format!("expected a shard of {} records, got {}", source.records, shard.len());
+            let advice = "It was changed after its dataset was made: build it again, or open the file by itself.";
+            Err(Error::corrupt(message).advise(advice).in_file(&source.path))
+        });
+        match opened {
+            Err(error) if error.kind() == Kind::Corrupt => self.cut_off(number, pulse).ok_or(error),
+            opened => opened,
+        }
+    }
+
+    /// A TFRecord shard that was cut off since its index was made: the records that are left are where they were, and each
+    /// of the others is an error of its own.
+    fn cut_off(&self, number: usize, pulse: Pulse<'_>) -> Option<Opened> {
+        let index = Index::read(self.sources[number].sidecar.as_deref()?).ok()?;
+        let file = self.file(number, pulse).ok()?;
+        let size = file.size();
+        let known =
+            index.compression == Compression::None && index.offsets.len() as u64 == self.sources[number].records + 1;
+        if !known || size >= index.shard_size || tar::is_one(&file).ok()? {
+            return None;
+        }
+        let offsets = index.offsets.iter().map(|&offset| offset.min(size)).collect();
+        Some(Opened::TfRecord(Arc::new(Shard::with_offsets(file, Compression::None, offsets))))
+    }
+
+    /// Opens the shards of some records that are not open yet. Threads that need the same ones begin at different ends.
+    pub fn open(&self, numbers: &[u64], pulse: Pulse<'_>) -> Result<()> {
+        let mut closed = Vec::new();
+        let mut within = 0..0;
+        for &number in numbers {
+            if !within.contains(&number) {
+                let shard = self.locate(number)?.0;
+                within = self.numbers(shard);
+                if self.opened[shard].get().is_none() {
+                    closed.push(shard);
+                }
+            }
+        }
+        closed.sort_unstable();
+        closed.dedup();
+        if self.turns.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+            closed.reverse();
+        }
+        closed.into_iter().try_for_each(|shard| self.shard(shard, pulse).map(drop))
+    }
+
+    /// One record's data, checked.
+    pub fn read<'b>(&'b self, number: u64, buffer: &'b mut Buffer) -> Result<&'b [u8]> {
+        let (shard, record) = self.locate(number)?;
+        self.shard(shard, &mut |_| interrupt::check())?.read(record, buffer)
+    }
+
+    /// Whether reading a record needs no system call.
+    pub fn is_in_memory(&self, number: u64) -> bool {
+        let shard = self.locate(number).ok().and_then(|(shard, _)| self.opened[shard].get());
+        shard.is_some_and(Opened::is_in_memory)
+    }
+
+    /// Adds the file, the number within it and the offset to the error of one record.
+    pub fn place(&self, number: u64, error: Error) -> Error {
+        match self.locate(number) {
+            Ok((shard, record)) => {
+                let error = error.in_record(record as u64).renumbered(|_| record as u64);
+                match self.opened[shard].get() {
+                    Some(opened) => opened.place(error),
+                    None => error.in_file(&self.sources[shard].path),
+                }
+            }
+            Err(_) => error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::frame::Frames;
+
+    fn written(folder: &std::path::Path, counts: &[u64]) -> Vec<Source> {
+        let mut number = 0;
+        let mut source = |(shard, &records): (usize, &u64)| {
+            let mut frames = Frames::default();
+            for _ in 0..records {
+                frames.push(format!("record {number}").as_bytes());
+                number += 1;
+            }
+            let path = folder.join(format!("{shard}.tfrecord"));
+            std::fs::write(&path, frames.bytes()).unwrap();
+            Source { path, records, sidecar: None, rules: None }
+        };
+        counts.iter().enumerate().map(&mut source).collect()
+    }
+
+    #[test]
+    fn any_record_of_any_shard() {
+        let folder = tempfile::tempdir().unwrap();
+        let shards = Shards::new(written(folder.path(), &[3, 0, 5, 1, 0])).unwrap();
+        assert_eq!(shards.len(), 9);
+        for number in [8, 0, 3, 2, 7] {
+            assert_eq!(shards.read(number, &mut Buffer::default()).unwrap(), format!("record {number}").as_bytes());
+        }
+        assert_eq!((shards.locate(3).unwrap(), shards.locate(8).unwrap()), ((2, 0), (3, 0)));
+        assert_eq!(shards.read(9, &mut Buffer::default()).unwrap_err().kind(), Kind::OutOfRange);
+    }
+
+    #[test]
+    fn a_shard_that_was_replaced_is_an_error() {
+        use crate::io::file::Identity;
+        let folder = tempfile::tempdir().unwrap();
+        let sources = written(folder.path(), &[100, 100]);
+        let stamp = |path: PathBuf| {
+            let identity = Identity::read(&path).unwrap();
+            Some(Arc::new(Stamp { path, identity }))
+        };
+        let replace = |path: &std::path::Path| {
+            let fresh = folder.path().join("fresh");
+            std::fs::copy(path, &fresh).unwrap();
+            std::fs::rename(&fresh, path).unwrap();
+        };
+        let own: Vec<_> = sources.iter().map(|source| stamp(source.path.clone())).collect();
+        let shards = Shards::new(sources.clone()).unwrap().stamped(own);
+        let read = |number| shards.read(number, &mut Buffer::default()).map(<[u8]>::to_vec);
+        assert_eq!(read(0).unwrap(), b"record 0");
+        sources.iter().for_each(|source| replace(&source.path));
+        assert_eq!(read(1).unwrap(), b"record 1", "an open file is read on");
+        let error = read(100).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (Kind::Replaced, Some(sources[1].path.as_path())), "{error}");
+        shards.rest(0);
+        assert_eq!(read(2).unwrap_err().kind(), Kind::Replaced, "opened again");
+
+        // One stamp for all, as a manifest is.
+        let manifest = folder.path().join("manifest");
+        std::fs::write(&manifest, "{}").unwrap();
+        let shared = stamp(manifest.clone());
+        let shards = Shards::new(sources.clone()).unwrap().stamped(vec![shared.clone(), shared]);
+        let read = |number| shards.read(number, &mut Buffer::default()).map(<[u8]>::to_vec);
+        assert_eq!(read(0).unwrap(), b"record 0");
+        std::fs::remove_file(&manifest).unwrap();
+        std::fs::remove_file(&sources[1].path).unwrap();
+        let error = read(100).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (Kind::Replaced, Some(manifest.as_path())), "not that it is missing");
+        assert_eq!(read(3).unwrap(), b"record 3");
+    }
+
+    #[test]
+    fn a_file_that_is_written_to_in_place_is_an_error() {
+        use crate::io::file::Identity;
+        let folder = tempfile::tempdir().unwrap();
+        let sources = written(folder.path(), &[100]);
+        let path = sources[0].path.clone();
+        let stamp = Arc::new(Stamp { identity: Identity::read(&path).unwrap(), path: path.clone() });
+        let shards = Shards::new(sources).unwrap().stamped(vec![Some(stamp)]);
+        let read = |number| shards.read(number, &mut Buffer::default()).map(<[u8]>::to_vec);
+        assert_eq!(read(0).unwrap(), b"record 0");
+        let bytes = std::fs::read(&path).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20)); // coarser than the clock of any file system here
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(read(1).unwrap_err().kind(), Kind::Replaced);
+    }
+
+    #[test]
+    fn another_number_of_records_is_an_error_that_names_both() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sources = written(folder.path(), &[3, 4]);
+        sources[1].records = 5;
+        let shards = Shards::new(sources).unwrap();
+        assert!(shards.read(0, &mut Buffer::default()).is_ok());
+        let error = shards.read(3, &mut Buffer::default()).unwrap_err().to_string();
+        assert!(error.starts_with("expected a shard of 5 records, got 4 - at ") && error.contains("1.tfrecord"));
+        let endless = Source { path: "a".into(), records: u64::MAX, sidecar: None, rules: None };
+        assert!(Shards::new(vec![endless.clone(), endless]).is_err());
+    }
+
+    /// Copies files from another folder.
+    #[derive(Debug)]
+    struct Copies(PathBuf, AtomicUsize);
+
+    impl Bring for Copies {
+        fn bring(&self, path: &std::path::Path, _: Pulse<'_>) -> Result<()> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            let from = self.0.join(path.file_name().unwrap());
+            std::fs::copy(&from, path).map(drop).map_err(|error| Error::io("copying failed", &error).in_file(&from))
+        }
+    }
+
+    #[test]
+    fn shards_are_brought_when_they_are_needed_and_again_when_they_are_gone() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut sources = written(there.path(), &[3, 100]); // so many that it is not held
+        sources.iter_mut().for_each(|source| source.path = here.path().join(source.path.file_name().unwrap()));
+        let bring = Arc::new(Copies(there.path().into(), AtomicUsize::new(0)));
+        let shards = Shards::new(sources.clone()).unwrap().brought_by(bring.clone());
+        let read = |number| shards.read(number, &mut Buffer::default()).map(<[u8]>::to_vec);
+        assert_eq!(read(4).unwrap(), b"record 4");
+        assert!(!sources[0].path.exists() && sources[1].path.exists(), "only what is needed is brought");
+        std::fs::remove_file(&sources[1].path).unwrap();
+        assert_eq!(read(5).unwrap(), b"record 5", "an open file is read on");
+        shards.rest(1);
+        assert_eq!((read(6).unwrap(), bring.1.load(Ordering::Relaxed)), (b"record 6".to_vec(), 2));
+        std::fs::remove_file(there.path().join("0.tfrecord")).unwrap();
+        assert!(read(0).unwrap_err().to_string().starts_with("copying failed"));
+    }
+
+    #[test]
+    fn a_shard_that_was_cut_off_has_the_records_that_are_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sources = written(folder.path(), &[5]);
+        let bytes = std::fs::read(&sources[0].path).unwrap();
+        let index = folder.path().join("0.index");
+        let scanned = Shard::open(&sources[0].path, Sidecar::Ignore, &mut |_| Ok(())).unwrap();
+        std::fs::write(&index, scanned.index(&mut |_| Ok(())).unwrap().to_bytes()).unwrap();
+        for length in 1..bytes.len() {
+            std::fs::write(&sources[0].path, &bytes[..length]).unwrap();
+            sources[0].sidecar = Some(index.clone());
+            let shards = Shards::new(sources.clone()).unwrap();
+            for number in 0..5 {
+                match shards.read(number, &mut Buffer::default()) {
+                    Ok(record) => assert_eq!(record, format!("record {number}").as_bytes()),
+                    Err(error) => assert_eq!((error.kind(), error.record()), (Kind::Corrupt, Some(number)), "{error}"),
+                }
+                let left = scanned.offsets()[number as usize + 1] <= length as u64;
+                assert_eq!(shards.read(number, &mut Buffer::default()).is_ok(), left, "{number} of {length} bytes");
+            }
+            sources[0].sidecar = None;
+            let unknown = Shards::new(sources.clone()).unwrap();
+            assert_eq!(unknown.read(0, &mut Buffer::default()).unwrap_err().kind(), Kind::Corrupt);
+        }
+    }
+
+    #[test]
+    fn shards_in_pieces_say_what_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sources = written(folder.path(), &[3, 4]);
+        let bytes = std::fs::read(&sources[1].path).unwrap();
+        let index = folder.path().join("1.index");
+        let scanned =
+            crate::format::tfrecord::shard::Shard::open(&sources[1].path, Sidecar::Ignore, &mut |_| Ok(())).unwrap();
+        std::fs::write(&index, scanned.index(&mut |_| Ok(())).unwrap().to_bytes()).unwrap();
+        sources[1].sidecar = Some(index);
+        sources.iter_mut().for_each(|source| source.path = "elsewhere".into());
+        let sizes = [0, bytes.len() as u64].into_iter();
+        let shards = Shards::new(sources).unwrap().in_pieces(sizes);
+        let mut asked = 0;
+        let record = loop {
+            match shards.read(5, &mut Buffer::default()) {
+                Ok(record) => break record.to_vec(),
+                Err(error) => {
+                    let Kind::Elsewhere(length) = error.kind() else { panic!("{error}") };
+                    let start = error.offset().unwrap() as usize;
+                    shards.put(1, start as u64, bytes[start..start + length as usize].to_vec(), 1000);
+                    asked += length;
+                }
+            }
+        };
+        assert_eq!(record, b"record 5");
+        assert!(asked < 600, "{asked} bytes were asked for");
+    }
+
+    #[test]
+    fn thousands_of_shards_do_not_use_up_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let shards = Shards::new(written(folder.path(), &[2; 3000])).unwrap();
+        for number in (0..6000).chain((0..6000).rev()) {
+            assert_eq!(shards.read(number, &mut Buffer::default()).unwrap(), format!("record {number}").as_bytes());
+        }
+        let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        assert!(open < 600, "{open} files are open");
+    }
+}

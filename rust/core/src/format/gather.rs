@@ -1,0 +1,218 @@
+//! Records of any order, read together: neighbours in one piece, wherever they stand in the order.
+
+use crate::error::{Error, Result};
+use crate::feed::shard_set::Shards;
+use crate::format::array_record::Chunks;
+use crate::format::frame::{self, Frames};
+use crate::format::opened_shard::{Extent, Opened};
+use crate::interrupt;
+use crate::io::cached_file::MAX_HELD;
+use crate::io::file::Pulse;
+use crate::limits;
+
+/// A gap is read along when that costs less than another system call: up to this many bytes ...
+const GAP: u64 = 4096;
+/// ... and this many times what is wanted.
+const GAP_SHARE: u64 = 2;
+
+/// About this many bytes of records that are not decoded are read at a time.
+const READ_BYTES: u64 = 1 << 20;
+
+/// Where a record's frame is, or its chunk.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'s> {
+    shard: &'s Opened,
+    /// The shard's number.
+    place: usize,
+    /// The record's number within the shard.
+    record: usize,
+    start: u64,
+    end: u64,
+    bytes: u64,
+    /// Where it was put in the buffer, unless its shard is held.
+    at: Option<usize>,
+}
+
+impl Row<'_> {
+    /// About how many bytes the record has.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Its shard, and what has to be read of it.
+    pub fn place(&self) -> (usize, u64, u64) {
+        (self.place, self.start, self.end)
+    }
+
+    fn length(&self) -> u64 {
+        self.end - self.start
+    }
+
+    fn chunk(&self) -> (usize, u64) {
+        (self.place, self.start)
+    }
+}
+
+/// The rows of some records.
+pub fn locate<'s>(shards: &'s Shards, numbers: &[u64], pulse: Pulse<'_>) -> Result<Vec<Row<'s>>> {
+    let mut rows = Vec::with_capacity(numbers.len());
+    let (mut within, mut place) = (0..0, 0);
+    let mut known: Option<&Opened> = None;
+    for (row, &number) in numbers.iter().enumerate() {
+        interrupt::check_at(row)?;
+        let shard = match known {
+            Some(shard) if within.contains(&number) => shard,
+            _ => {
+                place = shards.locate(number)?.0;
+                within = shards.numbers(place);
+                if shards.opened(place).is_none() {
+                    shards.open(&numbers[row..], pulse)?;
+                }
+                let shard = shards.shard(place, pulse)?;
+                known = Some(shard);
+                shard
+            }
+        };
+        let record = (number - within.start) as usize;
+        let Extent { range, bytes } = shard.extent(record);
+        rows.push(Row { shard, place, record, start: range.start, end: range.end, bytes, at: None });
+    }
+    Ok(rows)
+}
+
+/// Reads the frames of some rows, in their order, unchecked: into `buffer`, or out of shards that are held. Others are
+/// held from now on where that is worth it, as long as the process holds no more than `hold` bytes.
+pub fn frames<'b, 's: 'b>(rows: &mut [Row<'s>], buffer: &'b mut Vec<u8>, hold: u64) -> Result<Vec<&'b [u8]>> {
+    let mut wanted: Vec<usize> = (0..rows.len()).filter(|&row| !rows[row].shard.is_in_memory()).collect();
+    let key = |&row: &usize| (rows[row].place, rows[row].start);
+    if !wanted.is_sorted_by_key(key) {
+        wanted.sort_unstable_by_key(key);
+    }
+    let mut used = 0;
+    let mut rest = &wanted[..];
+    while let Some(&first) = rest.first() {
+        let Row { shard, place, start, mut end, .. } = rows[first];
+        let mut bytes = end - start;
+        let mut count = 1;
+        for &next in &rest[1..] {
+            let row = &rows[next];
+            let gap = row.start.saturating_sub(end);
+            if row.place != place || gap > GAP.min(GAP_SHARE * row.length()) {
+                break;
+            }
+            bytes += row.end.saturating_sub(end.max(row.start));
+            end = end.max(row.end);
+            count += 1;
+        }
+        let (stretch, behind) = rest.split_at(count);
+        rest = behind;
+        if shard.held(bytes, hold).is_some() {
+            continue;
+        }
+        let length = shard.backed(start..end)?;
+        limits::grow_to(buffer, used + length, 0).map_err(|error| error.in_file(shard.file().path()))?;
+        shard.fill(&mut buffer[used..used + length], start)?;
+        for &row in stretch {
+            rows[row].at = Some(used + (rows[row].start - start) as usize);
+        }
+        used += length;
+    }
+    let frame = |row: &Row<'s>| -> &'b [u8] {
+        let (start, length) = match row.at {
+            Some(at) => return &buffer[at..at + row.length() as usize],
+            None => (row.start as usize, row.length() as usize),
+        };
+        // An index that leads out of the shard gives a frame that does not hold.
+        row.shard.held(0, 0).and_then(|content| content.get(start..start + length)).unwrap_or(&[])
+    };
+    Ok(rows.iter().map(frame).collect())
+}
+
+/// The data of some rows whose frames or chunks were read, checked. An error names the row, and leaves the rest.
+pub fn open<'b>(rows: &[Row<'_>], frames: &[&'b [u8]], chunks: &'b mut Chunks) -> Result<Vec<&'b [u8]>> {
+    let mut data = Vec::with_capacity(rows.len());
+    let (mut unpacked, mut made) = (Vec::new(), Vec::new());
+    chunks.made.clear();
+    for (number, (row, frame)) in rows.iter().zip(frames).enumerate() {
+        let checked = match row.shard {
+            Opened::TfRecord(_) => frame::open(frame),
+            Opened::ArrayRecord(shard) => {
+                if unpacked.is_empty() {
+                    chunks.forget_but(shard, row.record);
+                }
+                chunks.unpack(shard, row.record, frame).map(|place| {
+                    unpacked.push((number, place));
+                    &[][..]
+                })
+            }
+            Opened::Tar(shard) => shard.make(row.record, frame, &mut chunks.made).map(|place| {
+                made.push((number, place));
+                &[][..]
+            }),
+        };
+        data.push(checked.map_err(|error| error.in_record(number as u64))?);
+    }
+    for (number, place) in unpacked {
+        data[number] = chunks.get(place);
+    }
+    for (number, place) in made {
+        data[number] = chunks.made.get(place);
+    }
+    Ok(data)
+}
+
+/// Some records of many shards in the order they are asked for, checked; neighbours are read together.
+pub fn read_many(shards: &Shards, numbers: &[u64], pulse: Pulse<'_>) -> Result<Frames> {
+    let mut rows = locate(shards, numbers, pulse)?;
+    let mut made = Frames::default();
+    let (mut buffer, mut chunks) = (Vec::new(), Chunks::default());
+    let mut done = 0;
+    while done < rows.len() {
+        pulse(done as u64)?;
+        let end = done + fitting(&rows[done..], READ_BYTES);
+        let place = |error: Error, row: u64| shards.place(numbers[done + row as usize], error);
+        let frames = frames(&mut rows[done..end], &mut buffer, MAX_HELD)?;
+        if rows[done..end].iter().all(|row| matches!(row.shard, Opened::Tar(_))) {
+            for (number, (row, frame)) in rows[done..end].iter().zip(frames).enumerate() {
+                if let Opened::Tar(shard) = row.shard {
+                    let written = made.push_with(|out| shard.write(row.record, frame, out));
+                    written.map_err(|error| place(error, number as u64))?;
+                }
+            }
+        } else {
+            let data = open(&rows[done..end], &frames, &mut chunks)
+                .map_err(|error| error.record().map_or_else(|| error.clone(), |row| place(error.clone(), row)))?;
+            data.into_iter().for_each(|record| made.push(record));
+        }
+        done = end;
+    }
+    Ok(made)
+}
+
+/// How many of the first rows have `bytes` bytes or less together; at least one, if there is one. A chunk's rows stay
+/// together where they follow each other.
+pub fn fitting(rows: &[Row<'_>], bytes: u64) -> usize {
+    let mut left = bytes;
+    let mut last = None;
+    let fits = rows.iter().take_while(|row| {
+        let fits = row.bytes() <= left || last == Some(row.chunk());
+        left = left.saturating_sub(row.bytes());
+        last = Some(row.chunk());
+        fits
+    });
+    fits.count().max(1).min(rows.len())
+}
+
+/// Looks at every part of some frames once. Memory that comes from far away comes for many of them at a time here; where
+/// each was waited for when it is checked, that would take several times as long.
+pub fn touch(frames: &[&[u8]]) {
+    const LINE: usize = 64;
+    let mut seen = 0;
+    for frame in frames {
+        for line in frame.chunks(LINE) {
+            seen ^= line[0];
+        }
+        seen ^= frame.last().copied().unwrap_or(0);
+    }
+    std::hint::black_box(seen);
+}

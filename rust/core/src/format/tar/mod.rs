@@ -1,0 +1,433 @@
+//! Tar archives as shards: the files of one key are a sample, and a sample is a record.
+//!
+//! Files are grouped by key, wherever they are in the archive; samples come in the order of their first files. The record of
+//! a sample is made when it is read: a `tf.train.Example` with a feature for each of its files, and one for its key. No name
+//! in an archive is ever taken as a path.
+
+mod member;
+mod sample;
+mod scan;
+mod segments;
+
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::codec::stream::{read_error, Compression, TRUNCATED};
+use crate::error::{Error, Kind, Result};
+use crate::format::frame::Frames;
+use crate::format::index::Index;
+use crate::format::opened_shard::Extent;
+use crate::format::tfrecord::salvage::{Gap, Report};
+use crate::format::tfrecord::shard::{self, Sidecar, MAX_INFLATED};
+use crate::io::file::{Plain, Pulse};
+
+pub use member::{next, Member, Slice, Source, BLOCK};
+pub use sample::{write, Content, Made, Rules, KEY};
+pub use scan::{scan, Listing};
+use segments::Segments;
+
+const SUFFIXES: [&str; 8] = [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz"];
+
+/// Whether a file is a tar archive: by its name, or by what it begins with, inflated if it is compressed.
+pub fn is_one(file: &Plain) -> Result<bool> {
+    let name = file.path().file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    if SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
+        return Ok(true);
+    }
+    let mut head = Vec::new();
+    // Whoever reads the file says what is wrong with it.
+    let read = file.stream(compression(file)?).take(BLOCK as u64).read_to_end(&mut head);
+    Ok(read.is_ok() && member::is_header(&head))
+}
+
+/// How an archive is wrapped. A header settles it: names may begin as compressed bytes do.
+pub fn compression(file: &Plain) -> Result<Compression> {
+    let mut head = [0; BLOCK];
+    let whole = file.size() >= BLOCK as u64 && file.read_at(&mut head, 0).is_ok();
+    match whole && member::is_header(&head) {
+        true => Ok(Compression::None),
+        false => file.compression(),
+    }
+}
+
+/// An archive with the offsets of its samples.
+#[derive(Debug)]
+pub struct Shard {
+    extents: shard::Shard,
+    /// Where the bytes are, if the files of samples are scattered: offsets are in the row of these segments then.
+    segments: Option<Segments>,
+    rules: Option<Arc<Rules>>,
+}
+
+impl Shard {
+    /// Opens an archive, by an index or by a scan of its headers.
+    pub fn open(path: &Path, sidecar: Sidecar, rules: Option<Arc<Rules>>, pulse: Pulse<'_>) -> Result<Shard> {
+        Shard::from_file(Plain::open(path)?, sidecar, rules, pulse)
+    }
+
+    /// The same with a file that is open.
+    pub(crate) fn from_file(
+        file: Plain,
+        sidecar: Sidecar,
+        rules: Option<Arc<Rules>>,
+        pulse: Pulse<'_>,
+    ) -> Result<Shard> {
+        let compression = compression(&file)?;
+        let known = match sidecar {
+            Sidecar::Use(index) => Some(fit(&file, compression, &index).map(|()| index)?),
+            Sidecar::Try(index) => fit(&file, compression, &index).is_ok().then_some(index),
+            Sidecar::Ignore => None,
+        };
+        let (offsets, segments) = match known {
+            Some(index) => (index.offsets, index.segments),
+            None => scan(&file, compression, usize::MAX, pulse).map(|listing| (listing.offsets, listing.segments))?,
+        };
+        Ok(Shard::listed(file, compression, offsets, segments, rules))
+    }
+
+    /// An archive whose samples are known.
+    fn listed(
+        file: Plain,
+        compression: Compression,
+        offsets: Vec<u64>,
+        segments: Vec<Range<u64>>,
+        rules: Option<Arc<Rules>>,
+    ) -> Shard {
+        let segments = (!segments.is_empty()).then(|| Segments::new(segments));
+        Shard { extents: shard::Shard::with_offsets(file, compression, offsets), segments, rules }
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Plain {
+        self.extents.file()
+    }
+
+    /// Where each sample begins, and where the last one ends: in the archive, or in the row of its segments.
+    pub fn offsets(&self) -> &[u64] {
+        self.extents.offsets()
+    }
+
+    /// Whether the files of some sample are not next to each other.
+    pub fn is_scattered(&self) -> bool {
+        self.segments.is_some()
+    }
+
+    /// How many bytes of the archive, once it is inflated, have samples and what is between them.
+    pub fn content_bytes(&self) -> u64 {
+        self.segments.as_ref().map_or_else(|| self.offsets().last().copied().unwrap_or(0), Segments::reach)
+    }
+
+    /// Whether reading needs no system call.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.segments.is_none() && self.extents.is_in_memory()
+    }
+
+    /// How many bytes a range has, if memory may be taken for that many: the file can back them.
+    pub(crate) fn backed(&self, range: Range<u64>) -> Result<usize> {
+        // Segments lie within the file and apart from each other: a row of them is no larger.
+        self.extents.backed(range)
+    }
+
+    /// Reads bytes from `offset` on.
+    pub(crate) fn fill(&self, out: &mut [u8], offset: u64) -> Result<()> {
+        match &self.segments {
+            None => self.extents.fill(out, offset),
+            Some(segments) => segments.parts(offset..offset.saturating_add(out.len() as u64)).try_for_each(|part| {
+                let place = (part.range.end - part.range.start) as usize;
+                let out = out.get_mut(part.at as usize..part.at as usize + place).unwrap_or_default();
+                self.extents.fill_scattered(out, part.range.start, segments.reach())
+            }),
+        }
+    }
+
+    /// The whole shard, if it is held and its samples are contiguous.
+    pub(crate) fn held(&self, length: u64, most: u64) -> Option<&[u8]> {
+        match self.segments {
+            None => self.extents.held(length, most),
+            Some(_) => None,
+        }
+    }
+
+    /// The bytes of a sample, in `buffer` or in the held shard.
+    fn bytes<'b>(&'b self, record: usize, buffer: &'b mut Vec<u8>) -> Result<&'b [u8]> {
+        if self.segments.is_none() {
+            return self.extents.frames(record..record.saturating_add(1), buffer);
+        }
+        self.extents.check(record)?;
+        let Range { start, end } = self.extent(record).range;
+        let length = self.backed(start..end)?;
+        if buffer.len() < length {
+            buffer.resize(length, 0);
+        }
+        let place = |error: Error| error.in_record(record as u64).in_file(self.file().path());
+        self.fill(&mut buffer[..length], start).map_err(place)?;
+        Ok(&buffer[..length])
+    }
+
+    /// The same out of the beginning of the archive, if the sample is there: it may be all that could be inflated.
+    fn bytes_of<'b>(&'b self, record: usize, beginning: &'b [u8], buffer: &'b mut Vec<u8>) -> Result<&'b [u8]> {
+        let Range { start, end } = self.extent(record).range;
+        let Some(segments) = &self.segments else {
+            let own = beginning.get(start as usize..end as usize);
+            return own.map_or_else(|| self.bytes(record, buffer), Ok);
+        };
+        buffer.clear();
+        for part in segments.parts(start..end) {
+            match beginning.get(part.range.start as usize..part.range.end as usize) {
+                Some(bytes) => buffer.extend_from_slice(bytes),
+                None if beginning.is_empty() => return self.bytes(record, buffer),
+                None => return Err(Error::corrupt(TRUNCATED)),
+            }
+        }
+        Ok(buffer)
+    }
+
+    /// Where something is in the archive, by its offset in what is read.
+    fn real(&self, offset: u64) -> u64 {
+        self.segments.as_ref().map_or(offset, |segments| segments.real(offset))
+    }
+
+    /// How many samples.
+    pub fn len(&self) -> usize {
+        self.extents.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How the file is wrapped.
+    pub fn compression(&self) -> Compression {
+        self.extents.compression()
+    }
+
+    /// Where a sample is that exists.
+    pub(crate) fn extent(&self, record: usize) -> Extent {
+        let range = self.extents.offsets()[record]..self.extents.offsets()[record + 1];
+        Extent { bytes: range.end - range.start, range }
+    }
+
+    /// Adds the file. The offset is that of the member that is wrong, or that of the sample.
+    pub fn place(&self, error: Error) -> Error {
+        let offset = error.record().and_then(|record| self.offsets().get(record as usize).copied());
+        offset.map(|offset| self.real(offset)).into_iter().fold(error, Error::at_offset).in_file(self.file().path())
+    }
+
+    /// Makes the record of a sample whose bytes were read, and returns its number in `made`.
+    pub(crate) fn make(&self, record: usize, bytes: &[u8], made: &mut Made) -> Result<usize> {
+        let begin = self.extents.offsets()[record];
+        made.push(Slice { begin, bytes }, self.rules.as_deref())
+            .map_err(|error| error.moved(|offset| self.real(offset)))
+    }
+
+    /// Appends the record of a sample whose bytes were read.
+    pub(crate) fn write(&self, record: usize, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let begin = self.extents.offsets()[record];
+        write(Slice { begin, bytes }, self.rules.as_deref(), out)
+            .map_err(|error| error.moved(|offset| self.real(offset)))
+    }
+
+    /// One record.
+    pub fn read<'b>(&self, record: usize, raw: &mut Vec<u8>, made: &'b mut Made) -> Result<&'b [u8]> {
+        let bytes = self.bytes(record, raw)?;
+        made.clear();
+        let number = self.make(record, bytes, made).map_err(|error| self.place(error.in_record(record as u64)))?;
+        Ok(made.get(number))
+    }
+
+    /// Some records in the order they are asked for.
+    pub fn read_many(&self, records: &[usize]) -> Result<Frames> {
+        records.iter().try_for_each(|&record| self.extents.check(record))?;
+        let mut frames = Frames::default();
+        let mut raw = Vec::new();
+        for &record in records {
+            let bytes = self.bytes(record, &mut raw)?;
+            frames
+                .push_with(|out| self.write(record, bytes, out))
+                .map_err(|error| self.place(error.in_record(record as u64)))?;
+        }
+        Ok(frames)
+    }
+
+    /// An index of this archive: the whole file is read once for its checksum.
+    pub fn index(&self, pulse: Pulse<'_>) -> Result<Index> {
+        let index = self.extents.index(pulse)?;
+        Ok(Index { segments: self.segments.as_ref().map_or_else(Vec::new, Segments::to_vec), ..index })
+    }
+}
+
+/// Whether an index can belong to an archive: the same size and wrapping, and headers where its samples begin.
+fn fit(file: &Plain, compression: Compression, index: &Index) -> Result<()> {
+    let is_scattered = !index.segments.is_empty();
+    // Where the last file of the archive is, and where it ends if that is known.
+    let (last, end) = match (index.segments.iter().max_by_key(|segment| segment.start), &index.offsets[..]) {
+        (Some(segment), _) => (segment.start, Some(segment.end)),
+        (None, [.., start, _]) => (*start, None),
+        _ => return Err(shard::unfit(file, "expected an index of samples, got an empty one".into())),
+    };
+    shard::same_file(file, compression, index)?;
+    if compression != Compression::None {
+        return Ok(());
+    }
+    let begins = index.segments.iter().map(|segment| segment.start);
+    for begin in begins.chain((!is_scattered).then_some(last)) {
+        let mut block = [0; BLOCK];
+        if !(file.read_at(&mut block, begin).is_ok() && member::is_header(&block)) {
+            let message =
+                format!("expected a member's header at offset {begin}, as the index says, got something else");
+            return Err(shard::unfit(file, message));
+        }
+    }
+    // A file that grew within its padding has the size that it had.
+    if file.is_whole() && !scan::is_last(file, last, end) {
+        let message = format!("expected one sample from offset {last} on, as the index says, got others");
+        return Err(shard::unfit(file, message));
+    }
+    Ok(())
+}
+
+/// The records of the first samples, `count` of them or until their files have `max_bytes` bytes: at least one.
+///
+/// All headers are looked at, because a file of the first sample may be the last one in the archive; but damage behind the
+/// first samples does not matter here.
+pub fn first_records(file: &Plain, count: usize, max_bytes: u64, pulse: Pulse<'_>) -> Result<Frames> {
+    let compression = compression(file)?;
+    let (found, damage) = scan::scan_until_damage(file, compression, usize::MAX, pulse);
+    let listing = match damage {
+        None if found.is_scattered() => found.listing(file, compression, usize::MAX),
+        Some(error) if error.kind() != Kind::Corrupt => return Err(error),
+        Some(error) if found.is_scattered() => return Err(error),
+        _ => scan(file, compression, count, pulse)?,
+    };
+    let mut frames = Frames::default();
+    let Listing { offsets, segments, keys, .. } = listing;
+    if keys.is_empty() || count == 0 {
+        return Ok(frames);
+    }
+    let fits = offsets[1..].iter().take(count).take_while(|&&end| end <= max_bytes).count().max(1);
+    if !segments.is_empty() {
+        let shard = Shard::listed(Plain::open(file.path())?, compression, offsets, segments, None);
+        return shard.read_many(&(0..fits).collect::<Vec<_>>());
+    }
+    let bytes = beginning(file, compression, offsets[fits])?;
+    for (record, Range { start, end }) in offsets.windows(2).take(fits).map(|pair| pair[0]..pair[1]).enumerate() {
+        let sample = Slice { begin: start, bytes: bytes.get(start as usize..end as usize).unwrap_or_default() };
+        frames
+            .push_with(|out| write(sample, None, out))
+            .map_err(|error: Error| error.in_record(record as u64).in_file(file.path()))?;
+    }
+    Ok(frames)
+}
+
+fn beginning(file: &Plain, compression: Compression, length: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match compression {
+        Compression::None => file.read_into(&mut bytes, 0, length).map(drop)?,
+        _ => {
+            let mut stream = file.stream(compression).take(length.min(MAX_INFLATED));
+            stream.read_to_end(&mut bytes).map_err(|error| read_error(&error).in_file(file.path()))?;
+        }
+    }
+    Ok(bytes)
+}
+
+/// The first bytes of what is inflated, as many as there are where it is cut off.
+fn inflated_part(file: &Plain, compression: Compression, length: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match file.stream(compression).take(length.min(MAX_INFLATED)).read_to_end(&mut bytes) {
+        Ok(_) => Ok(bytes),
+        Err(error) if read_error(&error).message() == TRUNCATED => Ok(bytes),
+        Err(error) => Err(read_error(&error).in_file(file.path())),
+    }
+}
+
+/// Reads every sample of an archive; hands the record of each to `keep`. What comes after the first damage is a gap. Where
+/// files are scattered, so is each sample that lacks a file which others have: it may have been behind the damage.
+pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pulse: Pulse<'_>) -> Result<Report> {
+    let compression = compression(file)?;
+    let mut report = Report::default();
+    let (found, mut damage) = scan::scan_until_damage(file, compression, usize::MAX, pulse);
+    if let Some(error) = damage.take_if(|error| error.kind() != Kind::Corrupt) {
+        return Err(error);
+    }
+    let is_scattered = found.is_scattered();
+    // The sample at the damage may go on behind it. Where what is inflated has a wrong checksum, there is none to trust.
+    let whole = match &damage {
+        None => usize::MAX,
+        Some(error) if error.record().is_none() => 0,
+        Some(_) if is_scattered => usize::MAX,
+        Some(_) => found.keys.len().saturating_sub(1),
+    };
+    let lacking: Vec<Option<String>> = match is_scattered && damage.is_some() {
+        true => (0..found.keys.len()).map(|sample| lacking(&found.keys[sample], &found.missing(sample))).collect(),
+        false => Vec::new(),
+    };
+    let mut listing = found.listing(file, compression, usize::MAX);
+    let samples = listing.keys.len().min(whole);
+    listing.offsets.truncate(samples + 1);
+    let end = if is_scattered { listing.end } else { listing.offsets.last().copied().unwrap_or(0) };
+    let left = match &damage {
+        Some(error) if error.message() == TRUNCATED => inflated_part(file, compression, end)?,
+        _ => Vec::new(),
+    };
+    if samples == 0 {
+        listing.segments.clear();
+    }
+    let shard = Shard::listed(Plain::open(file.path())?, compression, listing.offsets, listing.segments, None);
+    let (mut raw, mut made) = (Vec::new(), Made::default());
+    for record in 0..shard.len() {
+        let begin = shard.real(shard.offsets()[record]);
+        pulse(begin)?;
+        let gap =
+            |report: &Report, bytes: u64, reason: String| Gap { offset: begin, bytes, record: report.records, reason };
+        if let Some(reason) = lacking.get(record).and_then(Option::as_ref) {
+            let range = shard.extent(record).range;
+            report.gaps.push(gap(&report, range.end - range.start, reason.clone()));
+            continue;
+        }
+        made.clear();
+        let bytes = match shard.bytes_of(record, &left, &mut raw) {
+            Ok(bytes) => bytes,
+            // The last file that was listed may be the one that is cut off.
+            Err(error) if is_scattered && error.message() == TRUNCATED && !left.is_empty() => {
+                report.gaps.push(gap(&report, 0, error.message().to_owned()));
+                continue;
+            }
+            // Samples of a compressed archive are read by what holds for all of it: its checksum is wrong, say.
+            Err(error) if error.kind() == Kind::Corrupt => {
+                damage = Some(error.at_offset(begin));
+                break;
+            }
+            Err(error) => return Err(error),
+        };
+        match shard.make(record, bytes, &mut made) {
+            Ok(number) => {
+                keep(begin, made.get(number))?;
+                report.records += 1;
+                report.record_bytes += made.get(number).len() as u64;
+            }
+            Err(error) => report.gaps.push(gap(&report, bytes.len() as u64, error.message().to_owned())),
+        }
+    }
+    if let Some(error) = damage {
+        let bytes = if compression == Compression::None { file.size().saturating_sub(end) } else { 0 };
+        let reason = error.message().to_owned();
+        report.gaps.push(Gap { offset: error.offset().unwrap_or(end), bytes, record: report.records, reason });
+    }
+    Ok(report)
+}
+
+/// Why a sample is not kept that lacks files; none where it has all.
+fn lacking(key: &str, missing: &[&str]) -> Option<String> {
+    let reason = || {
+        let missing = missing.join(", ");
+        format!("expected a sample with all files, got {key:?}, which lacks {missing}: they may be behind the damage")
+    };
+    (!missing.is_empty()).then(reason)
+}
+
+#[cfg(test)]
+mod tests;

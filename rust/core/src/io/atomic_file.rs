@@ -1,0 +1,190 @@
+//! Files that are seen under their name whole or not at all: written beside it, then renamed.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{sync_channel, SyncSender};
+use std::thread::JoinHandle;
+
+use crate::crc32c;
+use crate::error::{Error, Result};
+use crate::interrupt::{self, BLOCK};
+
+/// A name that no other writer uses, beside the file.
+fn temporary_name(path: &Path) -> PathBuf {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}-{number}.partial", std::process::id()))
+}
+
+/// A file that is not published yet, with the size and CRC of what went into it.
+pub struct Unpublished {
+    path: PathBuf,
+    temporary: PathBuf,
+    file: File,
+    size: u64,
+    crc: u32,
+    published: bool,
+    /// Who creates it, publishes it and removes it: never a fork.
+    process: u32,
+    /// Whether it goes to the disk while it is written, and who sees to that once it is large enough.
+    along: bool,
+    syncing: Option<Syncing>,
+}
+
+/// So many bytes are written before those before them are sent to the disk.
+const SYNC_EVERY: u64 = 16 << 20;
+
+/// A thread that sends a file to the disk whenever it is woken.
+struct Syncing {
+    wake: SyncSender<()>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Syncing {
+    fn start(file: &File) -> io::Result<Syncing> {
+        let file = file.try_clone()?;
+        let (wake, woken) = sync_channel(1);
+        let thread = std::thread::Builder::new().name("penstock-sync".into());
+        let thread = thread.spawn(move || woken.iter().try_for_each(|()| file.sync_data()))?;
+        Ok(Syncing { wake, thread })
+    }
+
+    /// What became of it: an error of the disk is told once only, and it may have been told here.
+    fn end(self) -> io::Result<()> {
+        drop(self.wake);
+        self.thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread ended before its work")))
+    }
+}
+
+impl Unpublished {
+    /// Begins a file; nothing is seen at `path` until [`Unpublished::publish`].
+    pub fn create(path: &Path) -> Result<Unpublished> {
+        let temporary = temporary_name(path);
+        let file = File::options().write(true).create_new(true).open(&temporary);
+        let file = file.map_err(|error| Error::io("creating the shard failed", &error).in_file(path))?;
+        Ok(Unpublished {
+            path: path.into(),
+            temporary,
+            file,
+            size: 0,
+            crc: 0,
+            published: false,
+            process: std::process::id(),
+            along: false,
+            syncing: None,
+        })
+    }
+
+    /// Lets the file go to the disk while it is written: whoever publishes it with `sync` waits less then.
+    pub fn sync_along(&mut self) {
+        self.along = true;
+    }
+
+    /// Gives the file its name; with `sync`, only once it is on the disk. Returns its size and its CRC-32C.
+    pub fn publish(mut self, sync: bool) -> io::Result<(u64, u32)> {
+        self.check_process()?;
+        let syncing = self.syncing.take();
+        interrupt::waited(move || syncing.map_or(Ok(()), Syncing::end))?;
+        if sync {
+            let file = self.file.try_clone()?;
+            interrupt::waited(move || file.sync_all())?;
+        }
+        std::fs::rename(&self.temporary, &self.path)?;
+        self.published = true;
+        if sync {
+            sync_folder(&self.path)?;
+        }
+        Ok((self.size, self.crc))
+    }
+
+    fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    /// A fork shares the file's position with the process that writes it: what it writes would end up in between.
+    fn check_process(&self) -> io::Result<()> {
+        match self.is_inherited() {
+            true => Err(io::Error::other(inherited().in_file(&self.path))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The error for a file that a fork would write to.
+pub fn inherited() -> Error {
+    let message = "expected to be used by the process that opened it, got a fork of that process";
+    Error::usage(message).advise("Open a file of its own in the child process.")
+}
+
+impl Write for Unpublished {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check_process()?;
+        let count = self.file.write(bytes)?;
+        self.size += count as u64;
+        self.crc = crc32c::append(self.crc, &bytes[..count]);
+        if self.along && self.size / SYNC_EVERY > (self.size - count as u64) / SYNC_EVERY {
+            let syncing = match &mut self.syncing {
+                Some(syncing) => syncing,
+                none => none.insert(Syncing::start(&self.file)?),
+            };
+            // It is awake if the channel is full, and has failed if it is closed: publishing tells.
+            let _ = syncing.wake.try_send(());
+        }
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Unpublished {
+    fn drop(&mut self) {
+        if self.is_inherited() {
+            // Its thread is not here, and may have left the channel locked.
+            std::mem::forget(self.syncing.take());
+        } else if !self.published {
+            let _ = self.syncing.take().map(Syncing::end);
+            // There may be nothing to remove any more; then there is nothing to do.
+            let _ = std::fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+/// The error for a shard that could not be written.
+pub(crate) fn failed(path: &Path, error: &io::Error) -> Error {
+    Error::io("writing the shard failed", error).in_file(path)
+}
+
+/// The error for a shard that takes no more records.
+pub(crate) fn closed(path: &Path) -> Error {
+    Error::usage("expected an open shard, got one that is closed or failed").in_file(path)
+}
+
+/// Makes a rename survive a power cut, where folders can be synced.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    if cfg!(unix) {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Writes a small file whole: under a temporary name, then renamed.
+pub fn publish(path: &Path, bytes: &[u8]) -> Result<()> {
+    let temporary = temporary_name(path);
+    let written = File::create(&temporary).and_then(|mut file| {
+        bytes.chunks(BLOCK).try_for_each(|block| {
+            interrupt::check_io()?;
+            file.write_all(block)
+        })
+    });
+    written.and_then(|()| std::fs::rename(&temporary, path)).map_err(|error| {
+        // The first error is the one to tell.
+        let _ = std::fs::remove_file(&temporary);
+        Error::io("writing failed", &error).in_file(path)
+    })
+}

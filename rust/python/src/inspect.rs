@@ -1,0 +1,89 @@
+//! A first look: the records at the head of a file, and what one of them holds.
+
+use std::path::PathBuf;
+
+use penstock_core::codec::stream::FrameStream;
+use penstock_core::example::feature_lists;
+use penstock_core::example::walk::{parse, Feature};
+use penstock_core::format::array_record::{self, Buffer};
+use penstock_core::format::frame::{Frames, FOOTER, HEADER};
+use penstock_core::format::opened_shard::Opened;
+use penstock_core::format::tar;
+use penstock_core::format::tfrecord::shard::Sidecar;
+use penstock_core::io::file::Plain;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors::raise;
+use crate::interpreter::interruptible;
+use crate::records::{with_slices, Records};
+
+/// The first records of a file, `count` of them or until they have `max_bytes` bytes. Only those are read, and checked.
+#[pyfunction]
+pub fn first_records(py: Python<'_>, path: PathBuf, count: usize, max_bytes: usize) -> PyResult<Records> {
+    let frames = interruptible(py, None, |pulse| {
+        let file = Plain::open(&path)?;
+        let mut frames = Frames::default();
+        if array_record::is_one(&file)? {
+            let shard = Opened::open(&path, Sidecar::Ignore, None, pulse)?;
+            let mut buffer = Buffer::default();
+            while frames.len() < count.min(shard.len()) && frames.bytes().len() < max_bytes {
+                frames.push(shard.read(frames.len(), &mut buffer).map_err(|error| shard.place(error))?);
+            }
+            return Ok(frames);
+        }
+        if tar::is_one(&file)? {
+            return tar::first_records(&file, count, max_bytes as u64, pulse);
+        }
+        let mut stream = FrameStream::new(file.stream(file.compression()?));
+        while frames.len() < count && frames.bytes().len() < max_bytes {
+            pulse(stream.offset)?;
+            match stream.next_frame().map_err(|error| error.in_file(&path))? {
+                Some(frame) => frames.push(&frame[HEADER..frame.len() - FOOTER]),
+                None => break,
+            }
+        }
+        Ok(frames)
+    })?;
+    Ok(Records::from_chunks(vec![frames]))
+}
+
+/// One feature: its key, the list that holds it, how many values, and the values themselves if they are byte strings.
+type Described<'py> = (String, &'static str, usize, Vec<Bound<'py, PyBytes>>);
+
+/// One feature list: its key, the list that holds its values, how many each step has, and those that are byte strings.
+type DescribedSteps<'py> = (String, Option<&'static str>, Vec<i64>, Vec<Bound<'py, PyBytes>>);
+
+/// The feature lists of a tf.SequenceExample, by key; none for any other record.
+#[pyfunction]
+pub fn describe_steps<'py>(py: Python<'py>, record: &Bound<'py, PyBytes>) -> PyResult<Vec<DescribedSteps<'py>>> {
+    let lists = feature_lists::parse(record.as_bytes()).map_err(|error| raise(py, &error))?;
+    let described = lists.into_iter().map(|(key, steps)| {
+        let values = match &steps.values {
+            Feature::Bytes(values) => values.iter().map(|value| PyBytes::new(py, value)).collect(),
+            _ => Vec::new(),
+        };
+        (key.to_owned(), steps.values.list().map(|list| list.name()), steps.lengths, values)
+    });
+    Ok(described.collect())
+}
+
+/// Whether any of the records is a tf.SequenceExample with feature lists.
+#[pyfunction]
+pub fn have_steps(py: Python<'_>, records: &Bound<'_, PyAny>) -> PyResult<bool> {
+    with_slices(records, |slices| Ok(py.detach(|| slices.iter().any(|record| feature_lists::has_lists(record)))))
+}
+
+/// What a tf.Example holds, by key; features that are not set are left out.
+#[pyfunction]
+pub fn describe<'py>(py: Python<'py>, record: &Bound<'py, PyBytes>) -> PyResult<Vec<Described<'py>>> {
+    let features = parse(record.as_bytes()).map_err(|error| raise(py, &error))?;
+    let described = features.into_iter().filter_map(|(key, feature)| {
+        let values = match &feature {
+            Feature::Bytes(values) => values.iter().map(|value| PyBytes::new(py, value)).collect(),
+            _ => Vec::new(),
+        };
+        Some((key.to_owned(), feature.list()?.name(), feature.len(), values))
+    });
+    Ok(described.collect())
+}
