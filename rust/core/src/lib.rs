@@ -21,5 +21,6 @@ pub mod io;
 pub mod limits;
 pub mod order;
 pub mod ordered_queue;
+mod random;
 
 pub use error::{Error, Kind, Result};

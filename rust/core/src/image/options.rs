@@ -1,7 +1,7 @@
 //! What becomes of an image: which part of it, how large, in how many channels.
 
 use crate::error::{Error, Result};
-use crate::image::random::Random;
+use crate::random::SplitMix64;
 
 /// Which part of an image is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl Options {
 
     /// What to do with an image of this size.
     pub(super) fn draw(&self, height: usize, width: usize, random: u64) -> Drawn {
-        let mut random = Random(random);
+        let mut random = SplitMix64(random);
         let flip = random.unit() < self.flip;
         let area = match self.crop {
             Crop::None => Area { top: 0, left: 0, height, width },
@@ -168,7 +168,7 @@ impl Area {
 
     /// A part of a random share of the area in a random aspect ratio, as torchvision's RandomResizedCrop defines it: the
     /// logarithm of the ratio is uniform; if ten tries do not fit, the largest centered part of an allowed ratio.
-    fn random(height: usize, width: usize, scale: (f64, f64), ratio: (f64, f64), random: &mut Random) -> Area {
+    fn random(height: usize, width: usize, scale: (f64, f64), ratio: (f64, f64), random: &mut SplitMix64) -> Area {
         let whole = height as f64 * width as f64;
         let (least, most) = (ratio.0.ln(), ratio.1.ln());
         for _ in 0..TRIES {
@@ -230,9 +230,9 @@ mod tests {
 
     #[test]
     fn images_too_long_for_a_random_crop_are_cropped_at_their_center() {
-        let area = Area::random(10, 1000, (0.9, 1.0), (0.75, 4.0 / 3.0), &mut Random(1));
+        let area = Area::random(10, 1000, (0.9, 1.0), (0.75, 4.0 / 3.0), &mut SplitMix64(1));
         assert_eq!(area, Area { top: 0, left: 493, height: 10, width: 13 });
-        let area = Area::random(1000, 10, (0.9, 1.0), (0.75, 4.0 / 3.0), &mut Random(1));
+        let area = Area::random(1000, 10, (0.9, 1.0), (0.75, 4.0 / 3.0), &mut SplitMix64(1));
         assert_eq!(area, Area { top: 493, left: 0, height: 13, width: 10 });
     }
 

@@ -5,6 +5,7 @@
 use highway::{HighwayHash, HighwayHasher, Key};
 
 use crate::order::key_hash::DOMAIN;
+use crate::random::SplitMix64;
 
 /// Up to this length a permutation is drawn whole, so that all of them can be.
 const DRAWN: u64 = 256;
@@ -54,18 +55,6 @@ impl Divisor {
     }
 }
 
-/// `SplitMix64`.
-struct Stream(u64);
-
-impl Stream {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
 /// A number below `range` from 32 random bits.
 #[inline]
 fn scale(bits: u64, range: u64) -> u64 {
@@ -96,7 +85,7 @@ impl Permutation {
         let mut what = [0; 16];
         what[..8].copy_from_slice(&salt.to_le_bytes());
         what[8..].copy_from_slice(&length.to_le_bytes());
-        let mut stream = Stream(HighwayHasher::new(Key([seed, epoch, DOMAIN, 3])).hash64(&what));
+        let mut stream = SplitMix64(HighwayHasher::new(Key([seed, epoch, DOMAIN, 3])).hash64(&what));
         let shape = if length <= DRAWN {
             let mut numbers: Box<[u8; DRAWN as usize]> = Box::new(std::array::from_fn(|number| number as u8));
             for last in (1..length).rev() {
