@@ -8,7 +8,6 @@ use penstock_core::example::walk::parse;
 use penstock_core::format::tar::{salvage, Made, Shard, BLOCK};
 use penstock_core::format::tfrecord::shard::Sidecar;
 use penstock_core::io::file::Plain;
-use penstock_core::Kind;
 use penstock_fuzz::PROGRAM;
 
 /// Members whose headers are right in most places: each has its kind, its size and its name before it.
@@ -68,7 +67,7 @@ fn check(bytes: &[u8]) {
         }
         Err(error) => {
             assert!(!report.gaps.is_empty(), "{error}");
-            assert!(error.kind() == Kind::Corrupt && error.path().is_some(), "{error}");
+            assert!(error.kind().is_corrupt() && error.path().is_some(), "{error}");
         }
     }
     std::fs::remove_file(&path).expect("the file just written");

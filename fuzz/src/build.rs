@@ -157,7 +157,7 @@ pub fn shard(mut program: &[u8]) -> Vec<u8> {
             // A frame that is small on disk and large in memory.
             6 if members < 4 && count >= 28 => {
                 members += 1;
-                frame::append(&mut plain, &vec![0; 1 << (18 + count % 4)]);
+                frame::append(&mut plain, &vec![0; 1 << (11 + count % 4)]);
                 wrapped.extend(compressed(&std::mem::take(&mut plain), count % 2 == 0));
             }
             6 if members < 4 => {

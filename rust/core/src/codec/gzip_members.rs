@@ -7,8 +7,8 @@ use flate2::{Crc, Decompress, FlushDecompress, Status};
 use crate::codec::stream::{Compression, TRUNCATED};
 use crate::error::Result;
 use crate::format::tfrecord::salvage::Bytes;
-use crate::format::tfrecord::shard::MAX_INFLATED;
 use crate::io::file::{Pulse, WINDOW};
+use crate::limits::max_inflated_bytes;
 
 /// The search for members may inflate this many times the file's size; a file made to cost more is given up.
 const SEARCH_BUDGET: u64 = 16;
@@ -37,7 +37,7 @@ enum End {
     /// At this offset of the file.
     Whole(u64),
     Broken(String),
-    /// More than [`MAX_INFLATED`] bytes.
+    /// More than [`max_inflated_bytes`] bytes.
     Full,
 }
 
@@ -69,7 +69,7 @@ impl Members {
             }
             at = match end {
                 End::Full => {
-                    members.note(format!("expected at most {MAX_INFLATED} inflated bytes, got more"));
+                    members.note(format!("expected at most {} inflated bytes, got more", max_inflated_bytes()));
                     break;
                 }
                 End::Broken(reason) => {
@@ -122,7 +122,7 @@ impl Members {
             let is_end = input.is_empty();
             at += read;
             *budget = budget.saturating_sub(read + made as u64 / 64);
-            if (self.bytes.len() + made) as u64 > MAX_INFLATED || self.bytes.try_reserve(made).is_err() {
+            if (self.bytes.len() + made) as u64 > max_inflated_bytes() || self.bytes.try_reserve(made).is_err() {
                 return Ok(End::Full);
             }
             self.bytes.extend_from_slice(&piece[..made]);

@@ -12,19 +12,39 @@ use crate::error::{Error, Kind, Result};
 use crate::format::frame::{self, HEADER};
 use crate::limits;
 
-/// How a shard's bytes are wrapped.
+/// The compression of a whole shard. Index files store these values: they never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 #[allow(missing_docs)]
 pub enum Compression {
-    None,
-    Gzip,
-    Zlib,
-    Zstd,
-    Bzip2,
-    Xz,
+    None = 0,
+    Gzip = 1,
+    Zlib = 2,
+    Zstd = 3,
+    Bzip2 = 4,
+    Xz = 5,
 }
 
 impl Compression {
+    const ALL: [Compression; 6] = [
+        Compression::None,
+        Compression::Gzip,
+        Compression::Zlib,
+        Compression::Zstd,
+        Compression::Bzip2,
+        Compression::Xz,
+    ];
+
+    /// Return the number that index files store.
+    pub fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// Return the compression with this number.
+    pub fn from_code(code: u32) -> Option<Compression> {
+        Compression::ALL.into_iter().find(|compression| compression.code() == code)
+    }
+
     /// The name, as users spell it.
     pub fn name(self) -> &'static str {
         match self {
@@ -220,6 +240,11 @@ impl<R: Read> FrameStream<R> {
 /// What is said of compressed data without its end: what comes before it is what it was.
 pub(crate) const TRUNCATED: &str = "expected more compressed data, got the end of the file: it is truncated";
 
+/// Return the error for compressed data that ends too early.
+pub(crate) fn truncated() -> Error {
+    Error::new(Kind::Truncated, TRUNCATED)
+}
+
 /// A read that failed: broken compression is corruption, anything else is the system's word.
 pub(crate) fn read_error(error: &std::io::Error) -> Error {
     use std::io::ErrorKind::{InvalidData, InvalidInput, QuotaExceeded, StaleNetworkFileHandle, UnexpectedEof};
@@ -228,7 +253,7 @@ pub(crate) fn read_error(error: &std::io::Error) -> Error {
         InvalidData | InvalidInput => {
             Error::corrupt(format!("expected a compressed stream, got broken bytes ({error})"))
         }
-        UnexpectedEof => Error::corrupt(TRUNCATED),
+        UnexpectedEof => truncated(),
         QuotaExceeded if error.raw_os_error().is_none() => {
             let limit = XZ_MEMORY >> 10;
             Error::corrupt(format!(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::example::columns::Column;
 use crate::example::plan::{Plan, Spec};
 use crate::example::walk::walk;
@@ -159,7 +159,7 @@ impl Lap {
 
 /// Whether an error is that of a record, not of a file or of who asked.
 fn is_bad_record(error: &Error) -> bool {
-    matches!(error.kind(), Kind::Corrupt | Kind::Schema) && error.record().is_some()
+    (error.kind().is_corrupt() || error.kind().is_schema()) && error.record().is_some()
 }
 
 /// Decodes records into columns, some megabytes at a time. An error names the record by its number among them.

@@ -216,7 +216,7 @@ impl Shards {
             Err(Error::corrupt(message).advise(advice).in_file(&source.path))
         });
         match opened {
-            Err(error) if error.kind() == Kind::Corrupt => self.cut_off(number, pulse).ok_or(error),
+            Err(error) if error.kind().is_corrupt() => self.cut_off(number, pulse).ok_or(error),
             opened => opened,
         }
     }
@@ -458,7 +458,7 @@ mod tests {
             match shards.read(5, &mut Buffer::default()) {
                 Ok(record) => break record.to_vec(),
                 Err(error) => {
-                    let Kind::Elsewhere(length) = error.kind() else { panic!("{error}") };
+                    let Kind::NotDownloaded(length) = error.kind() else { panic!("{error}") };
                     let start = error.offset().unwrap() as usize;
                     shards.put(1, start as u64, bytes[start..start + length as usize].to_vec(), 1000);
                     asked += length;

@@ -40,20 +40,6 @@ fn bad(message: impl Into<String>) -> Error {
     Error::new(Kind::Sidecar, message).advise("Make the index again with `penstock index`.")
 }
 
-/// The number that stands for each compression on disk: see FORMAT.md. They never change.
-const CODES: [(u32, Compression); 6] = [
-    (0, Compression::None),
-    (1, Compression::Gzip),
-    (2, Compression::Zlib),
-    (3, Compression::Zstd),
-    (4, Compression::Bzip2),
-    (5, Compression::Xz),
-];
-
-fn code_of(compression: Compression) -> u32 {
-    CODES.iter().find(|(_, known)| *known == compression).expect("each compression has a code").0
-}
-
 /// Offsets begin at zero and leave room for a frame each.
 fn check_offsets(offsets: &[u64]) -> Result<()> {
     if offsets.first() != Some(&0) {
@@ -117,7 +103,7 @@ impl Index {
         let version = if self.segments.is_empty() { VERSION } else { SCATTERED };
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&version.to_le_bytes());
-        out.extend_from_slice(&code_of(self.compression).to_le_bytes());
+        out.extend_from_slice(&self.compression.code().to_le_bytes());
         out.extend_from_slice(&self.shard_size.to_le_bytes());
         out.extend_from_slice(&self.shard_crc32c.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
@@ -192,7 +178,7 @@ impl Index {
             return Ok(Err(bad(format!("expected {} segments, got another number", behind[0]))));
         }
         let code = u32_at(12);
-        let Some(&(_, compression)) = CODES.iter().find(|(known, _)| *known == code) else {
+        let Some(compression) = Compression::from_code(code) else {
             return Ok(Err(bad(format!("expected a compression of 0 to 5, got {code}"))));
         };
         let index = Index { compression, shard_size: u64_at(16), shard_crc32c: u32_at(24), offsets: words, segments };

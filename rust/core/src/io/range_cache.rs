@@ -50,7 +50,7 @@ impl Pieces {
             None if out.is_empty() => Ok(()),
             None => {
                 let message = format!("expected {} bytes here, got none of them yet", out.len());
-                Err(Error::new(Kind::Elsewhere(out.len() as u64), message).at_offset(offset))
+                Err(Error::new(Kind::NotDownloaded(out.len() as u64), message).at_offset(offset))
             }
         }
     }
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(&out, b"xyz");
         for offset in [9, 14, 21, 30, u64::MAX] {
             let error = pieces.read_at(&mut out, offset).unwrap_err();
-            assert_eq!((error.kind(), error.offset()), (Kind::Elsewhere(3), Some(offset)));
+            assert_eq!((error.kind(), error.offset()), (Kind::NotDownloaded(3), Some(offset)));
         }
         pieces.put(20, b"x".to_vec(), 100);
         pieces.read_at(&mut out, 20).unwrap();

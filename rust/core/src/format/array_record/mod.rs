@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::format::frame::Frames;
 use crate::format::opened_shard::Extent;
 use crate::format::riegeli::records::{transposed, Unpacker};
@@ -262,9 +262,9 @@ impl Shard {
 }
 
 fn advise(error: Error) -> Error {
-    match error.kind() {
-        Kind::Corrupt => error.advise("Salvage copies the records that are whole."),
-        _ => error,
+    match error.kind().is_corrupt() {
+        true => error.advise("Salvage copies the records that are whole."),
+        false => error,
     }
 }
 

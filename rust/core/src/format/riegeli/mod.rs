@@ -39,19 +39,20 @@ pub fn hash(bytes: &[u8]) -> u64 {
     HighwayHasher::new(Key(KEY)).hash64(bytes)
 }
 
-/// What a chunk is.
+/// The type of a chunk. Chunk headers store these letters: they never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Content {
-    /// Nothing: it marks the file.
-    Signature,
-    /// What the records are, in an encoding that we do not read.
-    Metadata,
-    /// Nothing: it takes up room.
-    Padding,
+    /// Marks the file; no records.
+    Signature = b's',
+    /// Metadata of the file, in an encoding that Penstock does not read.
+    Metadata = b'm',
+    /// Unused bytes.
+    Padding = b'p',
     /// Records, one after the other.
-    Records,
-    /// Records taken apart into the fields of their messages, which we do not read.
-    Transposed,
+    Records = b'r',
+    /// Records split into the fields of their messages, which Penstock does not read.
+    Transposed = b't',
 }
 
 impl Content {
@@ -59,13 +60,7 @@ impl Content {
         [Content::Signature, Content::Metadata, Content::Padding, Content::Records, Content::Transposed];
 
     fn letter(self) -> u8 {
-        match self {
-            Content::Signature => b's',
-            Content::Metadata => b'm',
-            Content::Padding => b'p',
-            Content::Records => b'r',
-            Content::Transposed => b't',
-        }
+        self as u8
     }
 }
 

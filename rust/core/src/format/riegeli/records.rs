@@ -61,12 +61,30 @@ impl Compression {
     }
 
     fn letter(self) -> u8 {
-        match self {
-            Compression::None => 0,
-            Compression::Zstd(_) => b'z',
-            Compression::Brotli(_) => b'b',
-            Compression::Snappy => b's',
-        }
+        let codec = match self {
+            Compression::None => ChunkCodec::None,
+            Compression::Zstd(_) => ChunkCodec::Zstd,
+            Compression::Brotli(_) => ChunkCodec::Brotli,
+            Compression::Snappy => ChunkCodec::Snappy,
+        };
+        codec as u8
+    }
+}
+
+/// The codec of a chunk's data. Chunks store these letters: they never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum ChunkCodec {
+    None = 0,
+    Zstd = b'z',
+    Brotli = b'b',
+    Snappy = b's',
+}
+
+impl ChunkCodec {
+    fn from_letter(letter: u8) -> Option<ChunkCodec> {
+        let all = [ChunkCodec::None, ChunkCodec::Zstd, ChunkCodec::Brotli, ChunkCodec::Snappy];
+        all.into_iter().find(|codec| *codec as u8 == letter)
     }
 }
 
@@ -345,21 +363,21 @@ fn decompress(
         return Err(broken("a piece of the size that its header says"));
     };
     let (packed, start) = (&piece[position..], out.len());
-    let whole = match letter {
-        b'z' => unzstd(packed, declared, zstd, out)?,
-        b'b' => {
+    let whole = match ChunkCodec::from_letter(letter) {
+        Some(ChunkCodec::Zstd) => unzstd(packed, declared, zstd, out)?,
+        Some(ChunkCodec::Brotli) => {
             let mut inflated = brotli::Decompressor::new(packed, 4096).take(declared as u64 + 1);
             inflated.read_to_end(out).is_ok()
         }
-        b's' => {
+        Some(ChunkCodec::Snappy) => {
             let fits = declared as u64 <= (packed.len() as u64).saturating_mul(MAX_SNAPPY_RATIO);
             fits && snap::raw::decompress_len(packed).is_ok_and(|length| length == declared) && {
                 limits::grow_to(out, start + declared, 0)?;
                 snap::raw::Decoder::new().decompress(packed, &mut out[start..]).is_ok()
             }
         }
-        other => {
-            let message = format!("expected chunks compressed with zstd, brotli, snappy or not, got {other:#04x}");
+        Some(ChunkCodec::None) | None => {
+            let message = format!("expected chunks compressed with zstd, brotli, snappy or not, got {letter:#04x}");
             return Err(Error::corrupt(message));
         }
     };

@@ -14,14 +14,15 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::codec::stream::{read_error, Compression, TRUNCATED};
+use crate::codec::stream::{read_error, truncated, Compression};
 use crate::error::{Error, Kind, Result};
 use crate::format::frame::Frames;
 use crate::format::index::Index;
 use crate::format::opened_shard::Extent;
 use crate::format::tfrecord::salvage::{Gap, Report};
-use crate::format::tfrecord::shard::{self, Sidecar, MAX_INFLATED};
+use crate::format::tfrecord::shard::{self, Sidecar};
 use crate::io::file::{Plain, Pulse};
+use crate::limits::max_inflated_bytes;
 
 pub use member::{next, Member, Slice, Source, BLOCK};
 pub use sample::{write, Content, Made, Rules, KEY};
@@ -178,7 +179,7 @@ impl Shard {
             match beginning.get(part.range.start as usize..part.range.end as usize) {
                 Some(bytes) => buffer.extend_from_slice(bytes),
                 None if beginning.is_empty() => return self.bytes(record, buffer),
-                None => return Err(Error::corrupt(TRUNCATED)),
+                None => return Err(truncated()),
             }
         }
         Ok(buffer)
@@ -298,7 +299,7 @@ pub fn first_records(file: &Plain, count: usize, max_bytes: u64, pulse: Pulse<'_
     let (found, damage) = scan::scan_until_damage(file, compression, usize::MAX, pulse);
     let listing = match damage {
         None if found.is_scattered() => found.listing(file, compression, usize::MAX),
-        Some(error) if error.kind() != Kind::Corrupt => return Err(error),
+        Some(error) if !error.kind().is_corrupt() => return Err(error),
         Some(error) if found.is_scattered() => return Err(error),
         _ => scan(file, compression, count, pulse)?,
     };
@@ -327,7 +328,7 @@ fn beginning(file: &Plain, compression: Compression, length: u64) -> Result<Vec<
     match compression {
         Compression::None => file.read_into(&mut bytes, 0, length).map(drop)?,
         _ => {
-            let mut stream = file.stream(compression).take(length.min(MAX_INFLATED));
+            let mut stream = file.stream(compression).take(length.min(max_inflated_bytes()));
             stream.read_to_end(&mut bytes).map_err(|error| read_error(&error).in_file(file.path()))?;
         }
     }
@@ -337,9 +338,9 @@ fn beginning(file: &Plain, compression: Compression, length: u64) -> Result<Vec<
 /// The first bytes of what is inflated, as many as there are where it is cut off.
 fn inflated_part(file: &Plain, compression: Compression, length: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    match file.stream(compression).take(length.min(MAX_INFLATED)).read_to_end(&mut bytes) {
+    match file.stream(compression).take(length.min(max_inflated_bytes())).read_to_end(&mut bytes) {
         Ok(_) => Ok(bytes),
-        Err(error) if read_error(&error).message() == TRUNCATED => Ok(bytes),
+        Err(error) if read_error(&error).kind() == Kind::Truncated => Ok(bytes),
         Err(error) => Err(read_error(&error).in_file(file.path())),
     }
 }
@@ -350,7 +351,7 @@ pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pul
     let compression = compression(file)?;
     let mut report = Report::default();
     let (found, mut damage) = scan::scan_until_damage(file, compression, usize::MAX, pulse);
-    if let Some(error) = damage.take_if(|error| error.kind() != Kind::Corrupt) {
+    if let Some(error) = damage.take_if(|error| !error.kind().is_corrupt()) {
         return Err(error);
     }
     let is_scattered = found.is_scattered();
@@ -370,7 +371,7 @@ pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pul
     listing.offsets.truncate(samples + 1);
     let end = if is_scattered { listing.end } else { listing.offsets.last().copied().unwrap_or(0) };
     let left = match &damage {
-        Some(error) if error.message() == TRUNCATED => inflated_part(file, compression, end)?,
+        Some(error) if error.kind() == Kind::Truncated => inflated_part(file, compression, end)?,
         _ => Vec::new(),
     };
     if samples == 0 {
@@ -392,12 +393,12 @@ pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pul
         let bytes = match shard.bytes_of(record, &left, &mut raw) {
             Ok(bytes) => bytes,
             // The last file that was listed may be the one that is cut off.
-            Err(error) if is_scattered && error.message() == TRUNCATED && !left.is_empty() => {
+            Err(error) if is_scattered && error.kind() == Kind::Truncated && !left.is_empty() => {
                 report.gaps.push(gap(&report, 0, error.message().to_owned()));
                 continue;
             }
             // Samples of a compressed archive are read by what holds for all of it: its checksum is wrong, say.
-            Err(error) if error.kind() == Kind::Corrupt => {
+            Err(error) if error.kind().is_corrupt() => {
                 damage = Some(error.at_offset(begin));
                 break;
             }

@@ -6,9 +6,8 @@ use crate::codec::stream::{read_error, Compression, FrameStream};
 use crate::crc32c;
 use crate::error::{Error, Kind, Result};
 use crate::format::frame::{self, HEADER, OVERHEAD};
-use crate::format::tfrecord::shard::MAX_INFLATED;
 use crate::io::file::{Plain, Pulse, WINDOW};
-use crate::limits;
+use crate::limits::{self, max_inflated_bytes};
 
 use crate::codec::gzip_members::{Break, Members};
 
@@ -120,7 +119,9 @@ fn look_at_members(
         keep(offset, frame)
     };
     look(&mut Bytes::Memory(bytes), offset, report, &mut keep, pulse)?;
-    report.gaps.extend(breaks.into_iter().map(|Break { offset, reason }| {
+    report.gaps.extend(breaks.into_iter().map(|Break { offset: at, reason }| {
+        // The limit on inflated bytes may lie before the first damage.
+        let offset = at.max(offset);
         let record = before + starts.partition_point(|&start| start < offset) as u64;
         Gap { offset, bytes: 0, record, reason }
     }));
@@ -183,11 +184,12 @@ fn stream(
 /// As much of a zstd, bzip2 or xz stream as can be inflated, and why that was not all.
 fn inflate_what_is_there(file: &Plain, compression: Compression) -> Result<Members> {
     let mut out = Vec::new();
-    let outcome = file.stream(compression).take(MAX_INFLATED + 1).read_to_end(&mut out);
+    let limit = max_inflated_bytes();
+    let outcome = file.stream(compression).take(limit.saturating_add(1)).read_to_end(&mut out);
     let broken = match outcome {
-        Ok(_) if out.len() as u64 > MAX_INFLATED => {
-            out.truncate(MAX_INFLATED as usize);
-            Some(format!("expected at most {MAX_INFLATED} inflated bytes, got more"))
+        Ok(_) if out.len() as u64 > limit => {
+            out.truncate(limit as usize);
+            Some(format!("expected at most {limit} inflated bytes, got more"))
         }
         Ok(_) => None,
         Err(error) => match read_error(&error) {
@@ -213,7 +215,7 @@ fn inflate_what_is_there(file: &Plain, compression: Compression) -> Result<Membe
 /// A read that fails loses what it inflated before: goes there again, and on byte by byte. Gives what is in the place of the
 /// byte that failed: `byte`, or what was inflated.
 fn inflate_to_the_last_byte(file: &Plain, compression: Compression, out: &mut Vec<u8>, byte: u8) -> u8 {
-    let mut stream = file.stream(compression).take(MAX_INFLATED);
+    let mut stream = file.stream(compression).take(max_inflated_bytes());
     let there = out.len() as u64;
     if std::io::copy(&mut (&mut stream).take(there), &mut std::io::sink()).is_ok_and(|count| count == there) {
         loop {

@@ -12,9 +12,6 @@ use crate::io::cached_file::{Held, MAX_HELD};
 use crate::io::file::{checksum, Plain, Pulse, WINDOW};
 use crate::limits;
 
-/// So many bytes of a compressed shard are inflated into memory at once, at most.
-pub const MAX_INFLATED: u64 = 1 << 30;
-
 /// Where records are larger than this, only their headers are read.
 const LARGE: u64 = 1 << 14;
 
@@ -67,9 +64,9 @@ pub fn scan(file: &Plain, compression: Compression, pulse: Pulse<'_>) -> Result<
 }
 
 fn advise(error: Error) -> Error {
-    match error.kind() {
-        Kind::Corrupt => error.advise("`penstock salvage` copies the records that are whole."),
-        _ => error,
+    match error.kind().is_corrupt() {
+        true => error.advise("`penstock salvage` copies the records that are whole."),
+        false => error,
     }
 }
 
@@ -178,7 +175,7 @@ impl Shard {
         let length = range.end - range.start;
         let (reach, most) = match self.compression {
             Compression::None => (range.end, self.file().size()),
-            _ => (length, MAX_INFLATED.max(limits::max_row_bytes().saturating_add(OVERHEAD as u64))),
+            _ => (length, limits::max_inflated_bytes().max(limits::max_row_bytes().saturating_add(OVERHEAD as u64))),
         };
         match usize::try_from(length) {
             Ok(length) if reach <= most => Ok(length),
