@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::codec::protobuf;
-use penstock_core::example::columns::{Buffer, Column};
-use penstock_core::example::encode::{Batch, Input};
+use penstock_core::example::columns::{Column, ColumnBuffer};
+use penstock_core::example::encode::{EncodeBatch, Input};
 use penstock_core::example::plan::{Encoding, Plan};
 use penstock_core::example::walk::{parse, walk};
 use penstock_fuzz::columns::{input, rows};
@@ -37,7 +37,7 @@ fn decode(plan: &Plan, records: &[&[u8]]) -> Option<Vec<Column>> {
         // Another library inflates for the naive decoder, and it is a little stricter about odd streams.
         let zlib = spec.encoding == Encoding::Zlib;
         let filled = walked.fixed_bytes(number).map(|bytes| {
-            let mut buffer = Buffer::numbers(bytes).expect("memory for rows that are there");
+            let mut buffer = ColumnBuffer::numbers(bytes).expect("memory for rows that are there");
             walked.fill(number, buffer.bytes_mut()).map(|()| buffer)
         });
         match (walked.column(number), expected) {
@@ -111,7 +111,7 @@ fn check(bytes: &[u8]) {
     let records = records(rest);
     let Some(columns) = decode(&plan, &records) else { return };
     let inputs: Vec<Input<'_>> = columns.iter().map(input).collect();
-    let batch = Batch::new(&plan, &inputs, records.len()).expect("what was decoded can be encoded");
+    let batch = EncodeBatch::new(&plan, &inputs, records.len()).expect("what was decoded can be encoded");
     let frames = batch.encode(0..records.len(), Vec::new()).expect("what was decoded can be encoded");
     let again: Vec<&[u8]> = frames.iter().collect();
     assert_eq!(decode(&plan, &again).as_ref(), Some(&columns));

@@ -5,12 +5,12 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::codec::stream::{Compression, FrameStream, Stream};
+use penstock_core::codec::stream::{Compression, FrameStream, InflateStream};
 use penstock_core::format::frame::{self, Frames, FOOTER, HEADER};
 use penstock_core::format::index::Index;
 use penstock_core::format::tfrecord::salvage::salvage;
-use penstock_core::format::tfrecord::shard::{Shard, Sidecar};
-use penstock_core::io::file::Plain;
+use penstock_core::format::tfrecord::shard::{Sidecar, TfRecordShard};
+use penstock_core::io::file::RandomAccessFile;
 use penstock_core::limits::{set_max_inflated_bytes, set_max_row_bytes};
 use penstock_core::Error;
 use penstock_fuzz::{build, open};
@@ -53,7 +53,7 @@ fn stream(reader: impl Read) -> (Found, Option<Error>) {
 }
 
 /// Gaps and records lie one after the other and leave nothing out.
-fn check_salvaged(file: &Plain, size: Option<u64>) -> Found {
+fn check_salvaged(file: &RandomAccessFile, size: Option<u64>) -> Found {
     let mut kept = Vec::new();
     let mut keep = |offset, frame: &[u8]| {
         frame::open(frame).expect("what is kept is whole");
@@ -87,7 +87,7 @@ fn check_salvaged(file: &Plain, size: Option<u64>) -> Found {
 }
 
 /// Reading by number gives what the stream gave, and breaks where it broke.
-fn check_shard(shard: &Shard, streamed: &Found, broken: bool) {
+fn check_shard(shard: &TfRecordShard, streamed: &Found, broken: bool) {
     let mut buffer = Vec::new();
     for (number, (_, frame)) in streamed.iter().enumerate() {
         assert_eq!(shard.read(number, &mut buffer).expect("a whole record"), &frame[HEADER..frame.len() - FOOTER]);
@@ -104,14 +104,14 @@ fn check_shard(shard: &Shard, streamed: &Found, broken: bool) {
     }
     let index = shard.index(&mut |_| Ok(())).expect("a file that can be read");
     assert_eq!(Index::from_bytes(&index.to_bytes()).expect("our own index"), index);
-    Shard::open(shard.file().path(), Sidecar::Use(index), &mut |_| Ok(())).expect("an index that fits");
+    TfRecordShard::open(shard.file().path(), Sidecar::Use(index), &mut |_| Ok(())).expect("an index that fits");
 }
 
 fn check(bytes: &[u8]) {
     let compression = Compression::detect(bytes);
-    let (streamed, error) = stream(Stream::new(bytes, compression));
+    let (streamed, error) = stream(InflateStream::new(bytes, compression));
     if compression == Compression::None || error.is_none() {
-        let slowly = stream(Stream::new(Slow(bytes, 1 + bytes.len() % 13), compression));
+        let slowly = stream(InflateStream::new(Slow(bytes, 1 + bytes.len() % 13), compression));
         assert_eq!(slowly, (streamed.clone(), error.clone()), "however the bytes arrive");
     }
 
@@ -130,12 +130,12 @@ fn check(bytes: &[u8]) {
     let folder = if PathBuf::from("/dev/shm").is_dir() { "/dev/shm".into() } else { std::env::temp_dir() };
     let path = folder.join(format!("penstock-fuzz-{}", std::process::id()));
     std::fs::write(&path, bytes).expect("room for a small file");
-    let file = Plain::open(&path).expect("the file just written");
+    let file = RandomAccessFile::open(&path).expect("the file just written");
     assert_eq!(file.compression().expect("the file just written"), compression);
     let kept = check_salvaged(&file, (compression == Compression::None).then_some(bytes.len() as u64));
     assert_eq!(kept.get(..streamed.len()), Some(&streamed[..]), "salvage finds what the stream finds");
     assert!(error.is_some() || kept.len() == streamed.len());
-    match Shard::open(&path, Sidecar::Ignore, &mut |_| Ok(())) {
+    match TfRecordShard::open(&path, Sidecar::Ignore, &mut |_| Ok(())) {
         Ok(shard) => check_shard(&shard, &streamed, error.is_some()),
         Err(scanned) => {
             assert!(scanned.kind().is_corrupt(), "{scanned}");

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::example::walk::parse;
-use penstock_core::format::tar::{salvage, Made, Shard, BLOCK};
+use penstock_core::format::tar::{salvage, SampleRecords, TarShard, BLOCK};
 use penstock_core::format::tfrecord::shard::Sidecar;
-use penstock_core::io::file::Plain;
+use penstock_core::io::file::RandomAccessFile;
 use penstock_fuzz::PROGRAM;
 
 /// Members whose headers are right in most places: each has its kind, its size and its name before it.
@@ -45,13 +45,13 @@ fn check(bytes: &[u8]) {
         kept.push(record.to_vec());
         Ok(())
     };
-    let file = Plain::open(&path).expect("the file just written");
+    let file = RandomAccessFile::open(&path).expect("the file just written");
     let report = salvage(&file, &mut keep, &mut |_| Ok(())).expect("salvage reports damage, it does not fail of it");
     assert_eq!(report.records, kept.len() as u64);
-    let open = |sidecar| Shard::open(&path, sidecar, None, &mut |_| Ok(()));
+    let open = |sidecar| TarShard::open(&path, sidecar, None, &mut |_| Ok(()));
     match open(Sidecar::Ignore) {
         Ok(shard) => {
-            let (mut raw, mut made) = (Vec::new(), Made::default());
+            let (mut raw, mut made) = (Vec::new(), SampleRecords::default());
             for record in 0..shard.len() {
                 let read = shard.read(record, &mut raw, &mut made).expect("what a scan has found");
                 parse(read).expect("a record is an example");

@@ -53,10 +53,10 @@ impl Kind {
 
 /// An error: its kind, what was expected and found, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error(Box<Inner>);
+pub struct Error(Box<ErrorParts>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Inner {
+struct ErrorParts {
     kind: Kind,
     message: String,
     advice: Option<String>,
@@ -71,7 +71,7 @@ struct Inner {
 impl Error {
     /// An error of this kind; `message` says what was expected and what was found.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Error(Box::new(Inner {
+        Error(Box::new(ErrorParts {
             kind,
             message: message.into(),
             advice: None,
@@ -217,7 +217,7 @@ pub fn contained<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { message, advice, path, line, offset, chunk, record, field, .. } = &*self.0;
+        let ErrorParts { message, advice, path, line, offset, chunk, record, field, .. } = &*self.0;
         f.write_str(message)?;
         let mut place = Vec::new();
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();

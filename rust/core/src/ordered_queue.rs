@@ -50,7 +50,7 @@ struct State<T> {
 
 /// What [`Queue::take`] found.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Taken<T> {
+pub enum NextItem<T> {
     /// The next result.
     Item(T),
     /// Nothing yet.
@@ -205,12 +205,12 @@ impl<T> Queue<T> {
     }
 
     /// The next result in order, waiting for it at most `patience`.
-    pub fn take(&self, patience: Duration) -> Taken<T> {
+    pub fn take(&self, patience: Duration) -> NextItem<T> {
         let deadline = Instant::now() + patience;
         let mut state = self.lock();
         loop {
             if state.closed {
-                return Taken::End;
+                return NextItem::End;
             }
             if state.done.front().is_some_and(Option::is_some) {
                 let result = state.done.pop_front().flatten();
@@ -218,14 +218,14 @@ impl<T> Queue<T> {
                 if self.has_room(&state) {
                     self.room.notify_one();
                 }
-                return result.map_or(Taken::NotYet, Taken::Item);
+                return result.map_or(NextItem::NotYet, NextItem::Item);
             }
             if state.end.is_some_and(|end| state.taken >= end) {
-                return Taken::End;
+                return NextItem::End;
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Taken::NotYet;
+                return NextItem::NotYet;
             }
             state = self.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -284,12 +284,12 @@ pub fn pipeline<S, T: Send>(
         }
         loop {
             let result = match queue.take(interrupt::INTERVAL) {
-                Taken::Item(result) => {
+                NextItem::Item(result) => {
                     result.and_then(|item| contained(|| sink(item))).and_then(|()| interrupt::check())
                 }
-                Taken::NotYet => interrupt::check(),
-                Taken::End if queue.is_complete() => return Ok(()),
-                Taken::End => Err(queue.failure().unwrap_or_else(|| Error::usage("expected a queue that is open"))),
+                NextItem::NotYet => interrupt::check(),
+                NextItem::End if queue.is_complete() => return Ok(()),
+                NextItem::End => Err(queue.failure().unwrap_or_else(|| Error::usage("expected a queue that is open"))),
             };
             if let Err(error) = result {
                 queue.close();
@@ -401,7 +401,7 @@ mod tests {
         let queue: Queue<u8> = Queue::new(Limits { ahead: 4, at_first: 4, bytes: 100 });
         std::thread::scope(|scope| {
             scope.spawn(|| queue.serve(|| panic!("on purpose")));
-            assert_eq!(queue.take(Duration::from_secs(60)), Taken::End);
+            assert_eq!(queue.take(Duration::from_secs(60)), NextItem::End);
         });
         assert!(queue.failure().is_some_and(|error| error.message().contains("on purpose")));
     }

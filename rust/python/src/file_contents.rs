@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use penstock_core::image::Header;
+use penstock_core::image::ImageHeader;
 use penstock_core::interrupt;
 use penstock_core::io::file_contents;
 use pyo3::prelude::*;
@@ -10,14 +10,15 @@ use pyo3::prelude::*;
 use crate::interpreter::released;
 
 /// A column of image files: their contents are read, and their headers checked, when it is encoded.
-#[pyclass(frozen, module = "penstock._core")]
-pub struct ImageFiles(pub file_contents::Files);
+#[pyclass(name = "ImageFiles", frozen, module = "penstock._core")]
+pub struct PyImageFiles(pub file_contents::FileContents);
 
 #[pymethods]
-impl ImageFiles {
+impl PyImageFiles {
     #[new]
-    fn new(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<ImageFiles> {
-        released(py, || file_contents::Files::look(paths, |bytes| Header::of(bytes).map(drop))).map(ImageFiles)
+    fn new(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<PyImageFiles> {
+        released(py, || file_contents::FileContents::look(paths, |bytes| ImageHeader::of(bytes).map(drop)))
+            .map(PyImageFiles)
     }
 
     fn __len__(&self) -> usize {

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::errors::raise;
-use crate::plan::{Face, Plan};
+use crate::plan::{Face, PyPlan};
 
 /// One column, gathered value by value.
 struct Gathering {
@@ -32,7 +32,7 @@ pub struct Gathered {
 
 impl Gathered {
     pub fn new(
-        plan: &Plan,
+        plan: &PyPlan,
         examples: &Bound<'_, PyList>,
         rows: Range<usize>,
         coerce: &Bound<'_, PyAny>,

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use penstock_core::codec::stream::FrameStream;
 use penstock_core::example::feature_lists;
 use penstock_core::example::walk::{parse, Feature};
-use penstock_core::format::array_record::{self, Buffer};
+use penstock_core::format::array_record::{self, ReadBuffer};
 use penstock_core::format::frame::{Frames, FOOTER, HEADER};
-use penstock_core::format::opened_shard::Opened;
+use penstock_core::format::opened_shard::Shard;
 use penstock_core::format::tar;
 use penstock_core::format::tfrecord::shard::Sidecar;
-use penstock_core::io::file::Plain;
+use penstock_core::io::file::RandomAccessFile;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -22,11 +22,11 @@ use crate::records::{with_slices, Records};
 #[pyfunction]
 pub fn first_records(py: Python<'_>, path: PathBuf, count: usize, max_bytes: usize) -> PyResult<Records> {
     let frames = interruptible(py, None, |pulse| {
-        let file = Plain::open(&path)?;
+        let file = RandomAccessFile::open(&path)?;
         let mut frames = Frames::default();
         if array_record::is_one(&file)? {
-            let shard = Opened::open(&path, Sidecar::Ignore, None, pulse)?;
-            let mut buffer = Buffer::default();
+            let shard = Shard::open(&path, Sidecar::Ignore, None, pulse)?;
+            let mut buffer = ReadBuffer::default();
             while frames.len() < count.min(shard.len()) && frames.bytes().len() < max_bytes {
                 frames.push(shard.read(frames.len(), &mut buffer).map_err(|error| shard.place(error))?);
             }
@@ -49,7 +49,7 @@ pub fn first_records(py: Python<'_>, path: PathBuf, count: usize, max_bytes: usi
 }
 
 /// One feature: its key, the list that holds it, how many values, and the values themselves if they are byte strings.
-type Described<'py> = (String, &'static str, usize, Vec<Bound<'py, PyBytes>>);
+type FeatureSummary<'py> = (String, &'static str, usize, Vec<Bound<'py, PyBytes>>);
 
 /// One feature list: its key, the list that holds its values, how many each step has, and those that are byte strings.
 type DescribedSteps<'py> = (String, Option<&'static str>, Vec<i64>, Vec<Bound<'py, PyBytes>>);
@@ -76,7 +76,7 @@ pub fn have_steps(py: Python<'_>, records: &Bound<'_, PyAny>) -> PyResult<bool> 
 
 /// What a tf.Example holds, by key; features that are not set are left out.
 #[pyfunction]
-pub fn describe<'py>(py: Python<'py>, record: &Bound<'py, PyBytes>) -> PyResult<Vec<Described<'py>>> {
+pub fn describe<'py>(py: Python<'py>, record: &Bound<'py, PyBytes>) -> PyResult<Vec<FeatureSummary<'py>>> {
     let features = parse(record.as_bytes()).map_err(|error| raise(py, &error))?;
     let described = features.into_iter().filter_map(|(key, feature)| {
         let values = match &feature {

@@ -100,18 +100,18 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(shard::salvage, module)?)?;
     module.add_function(wrap_pyfunction!(tar::list_tar, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_class::<plan::Plan>()?;
+    module.add_class::<plan::PyPlan>()?;
     module.add_class::<records::Records>()?;
     module.add_class::<sequence::SequencePlan>()?;
-    module.add_class::<shard::Index>()?;
-    module.add_class::<shard::Shard>()?;
-    module.add_class::<shard_set::Shards>()?;
-    module.add_class::<order::Order>()?;
-    module.add_class::<feed::Feed>()?;
-    module.add_class::<image::Images>()?;
-    module.add_class::<file_contents::ImageFiles>()?;
+    module.add_class::<shard::PyIndex>()?;
+    module.add_class::<shard::PyShard>()?;
+    module.add_class::<shard_set::PyShardSet>()?;
+    module.add_class::<order::PyOrder>()?;
+    module.add_class::<feed::PyFeed>()?;
+    module.add_class::<image::PyImages>()?;
+    module.add_class::<file_contents::PyImageFiles>()?;
     module.add_class::<interpreter::Stop>()?;
-    module.add_class::<writer::Writer>()?;
+    module.add_class::<writer::PyWriter>()?;
     interpreter::watch_exit(module)?;
     // The first array imports a part of NumPy, which a pending KeyboardInterrupt would end: it is imported here.
     if module.py().import("numpy").is_ok() {

@@ -2,13 +2,13 @@
 
 use numpy::npyffi::{self, flags, npy_intp, NpyTypes, PY_ARRAY_API};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
-use penstock_core::example::columns::Buffer;
+use penstock_core::example::columns::ColumnBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 /// Memory of the core that arrays look into; they keep it alive.
 #[pyclass(frozen)]
-struct Memory(#[allow(dead_code)] Buffer);
+struct Memory(#[allow(dead_code)] ColumnBuffer);
 
 fn dims(shape: &[usize]) -> Vec<npy_intp> {
     shape.iter().map(|&size| size as npy_intp).collect()
@@ -25,7 +25,7 @@ fn check_size(length: usize, dtype: &Bound<'_, PyArrayDescr>, shape: &[usize]) -
 /// An array over memory of the core, without a copy.
 pub fn array<'py>(
     py: Python<'py>,
-    mut buffer: Buffer,
+    mut buffer: ColumnBuffer,
     dtype: &Bound<'py, PyArrayDescr>,
     shape: &[usize],
 ) -> PyResult<Bound<'py, PyAny>> {

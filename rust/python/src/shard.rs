@@ -7,27 +7,27 @@ use numpy::PyArray1;
 use penstock_core::codec::stream::Compression;
 use penstock_core::error::{Error, Kind};
 use penstock_core::feed::shard_set;
-use penstock_core::feed::Options;
+use penstock_core::feed::FeedOptions;
 use penstock_core::format::array_record;
 use penstock_core::format::frame::{FOOTER, HEADER};
 use penstock_core::format::index;
-use penstock_core::format::opened_shard::Opened;
+use penstock_core::format::opened_shard::Shard;
 use penstock_core::format::tar;
 use penstock_core::format::tfrecord::shard::Sidecar;
 use penstock_core::interrupt;
 use penstock_core::io::atomic_file::publish;
-use penstock_core::io::file::Plain;
+use penstock_core::io::file::RandomAccessFile;
 use penstock_core::order::Order;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::raise;
-use crate::feed::Feed;
+use crate::feed::PyFeed;
 use crate::interpreter::{interruptible, released};
-use crate::plan::Plan;
+use crate::plan::PyPlan;
 use crate::records::Records;
-use crate::shard_set::Shards;
-use crate::writer::Writer;
+use crate::shard_set::PyShardSet;
+use crate::writer::PyWriter;
 
 /// The bytes of batches that wait for whoever reads a shard in order, for each thread that makes them.
 const AHEAD: usize = 32 << 20;
@@ -36,16 +36,16 @@ const AHEAD: usize = 32 << 20;
 const READ: usize = 1 << 12;
 
 /// Where each record of a shard begins.
-#[pyclass(frozen, eq, module = "penstock._core")]
+#[pyclass(name = "Index", frozen, eq, module = "penstock._core")]
 #[derive(PartialEq)]
-pub struct Index(pub index::Index);
+pub struct PyIndex(pub index::Index);
 
 #[pymethods]
-impl Index {
+impl PyIndex {
     /// Reads a sidecar.
     #[staticmethod]
-    fn read(py: Python<'_>, path: PathBuf) -> PyResult<Index> {
-        released(py, || index::Index::read(&path)).map(Index)
+    fn read(py: Python<'_>, path: PathBuf) -> PyResult<PyIndex> {
+        released(py, || index::Index::read(&path)).map(PyIndex)
     }
 
     /// Writes the sidecar, whole or not at all.
@@ -91,15 +91,15 @@ pub fn offsets_from_dali<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py
 }
 
 /// A file whose records can be read in any order.
-#[pyclass(frozen, module = "penstock._core")]
-pub struct Shard {
-    shard: Opened,
+#[pyclass(name = "Shard", frozen, module = "penstock._core")]
+pub struct PyShard {
+    shard: Shard,
     /// The same as a sequence of one shard, which knows how to decode.
-    shards: Shards,
+    shards: PyShardSet,
 }
 
 #[pymethods]
-impl Shard {
+impl PyShard {
     /// Opens a file of any format; by the sidecar if there is one that fits, and with `strict` only by that.
     #[new]
     #[pyo3(signature = (path, sidecar = None, strict = false, progress = None))]
@@ -109,7 +109,7 @@ impl Shard {
         sidecar: Option<PathBuf>,
         strict: bool,
         progress: Option<Py<PyAny>>,
-    ) -> PyResult<Shard> {
+    ) -> PyResult<PyShard> {
         let shard = interruptible(py, progress, |pulse| {
             let sidecar = match sidecar.map(|path| index::Index::read(&path)) {
                 Some(Ok(index)) if strict => Sidecar::Use(index),
@@ -117,10 +117,10 @@ impl Shard {
                 Some(Err(error)) if strict => return Err(error),
                 Some(Err(_)) | None => Sidecar::Ignore,
             };
-            Opened::open(&path, sidecar, None, pulse)
+            Shard::open(&path, sidecar, None, pulse)
         })?;
-        let shards = Shards(Arc::new(shard_set::Shards::of(shard.clone())));
-        Ok(Shard { shard, shards })
+        let shards = PyShardSet(Arc::new(shard_set::ShardSet::of(shard.clone())));
+        Ok(PyShard { shard, shards })
     }
 
     fn __len__(&self) -> usize {
@@ -132,9 +132,9 @@ impl Shard {
     #[getter]
     fn format(&self) -> (&'static str, &str) {
         match &self.shard {
-            Opened::TfRecord(shard) => ("tfrecord", shard.compression().name()),
-            Opened::ArrayRecord(shard) => ("array_record", shard.writer_options()),
-            Opened::Tar(shard) => ("tar", shard.compression().name()),
+            Shard::TfRecord(shard) => ("tfrecord", shard.compression().name()),
+            Shard::ArrayRecord(shard) => ("array_record", shard.writer_options()),
+            Shard::Tar(shard) => ("tar", shard.compression().name()),
         }
     }
 
@@ -142,8 +142,8 @@ impl Shard {
     #[getter]
     fn group_size(&self) -> Option<usize> {
         match &self.shard {
-            Opened::TfRecord(_) | Opened::Tar(_) => None,
-            Opened::ArrayRecord(shard) => Some(shard.group_size()),
+            Shard::TfRecord(_) | Shard::Tar(_) => None,
+            Shard::ArrayRecord(shard) => Some(shard.group_size()),
         }
     }
 
@@ -162,7 +162,7 @@ impl Shard {
     #[getter]
     fn inflated(&self) -> u64 {
         match &self.shard {
-            Opened::Tar(shard) if shard.compression() != Compression::None => shard.content_bytes(),
+            Shard::Tar(shard) if shard.compression() != Compression::None => shard.content_bytes(),
             _ => 0,
         }
     }
@@ -179,16 +179,16 @@ impl Shard {
         let read = |records: &[usize]| {
             interrupt::check()?;
             match &self.shard {
-                Opened::TfRecord(shard) => shard.read_many(records),
-                Opened::ArrayRecord(shard) => shard.read_many(records),
-                Opened::Tar(shard) => shard.read_many(records),
+                Shard::TfRecord(shard) => shard.read_many(records),
+                Shard::ArrayRecord(shard) => shard.read_many(records),
+                Shard::Tar(shard) => shard.read_many(records),
             }
         };
         released(py, || records.chunks(READ).map(read).collect()).map(Records::from_chunks)
     }
 
     /// One record, decoded; a negative number counts from the end.
-    fn example<'py>(&self, py: Python<'py>, plan: &Bound<'py, Plan>, record: isize) -> PyResult<Bound<'py, PyDict>> {
+    fn example<'py>(&self, py: Python<'py>, plan: &Bound<'py, PyPlan>, record: isize) -> PyResult<Bound<'py, PyDict>> {
         let number = self.number(py, record)?;
         self.shards.example(py, plan, number as u64, None)
     }
@@ -198,7 +198,7 @@ impl Shard {
     fn examples<'py>(
         &self,
         py: Python<'py>,
-        plan: &Bound<'py, Plan>,
+        plan: &Bound<'py, PyPlan>,
         records: Vec<isize>,
         threads: usize,
     ) -> PyResult<Bound<'py, PyDict>> {
@@ -211,34 +211,34 @@ impl Shard {
     fn feed(
         &self,
         py: Python<'_>,
-        plan: &Bound<'_, Plan>,
+        plan: &Bound<'_, PyPlan>,
         records: (u64, u64),
         batch: usize,
         drop_remainder: bool,
         threads: usize,
-    ) -> PyResult<Feed> {
+    ) -> PyResult<PyFeed> {
         let order = Order::span(records.0, records.1).map_err(|error| raise(py, &error))?;
         let budget = threads.saturating_mul(AHEAD);
-        let options = Options { order, epoch: 0, start: 0, stop: None, batch, drop_remainder, threads, budget };
+        let options = FeedOptions { order, epoch: 0, start: 0, stop: None, batch, drop_remainder, threads, budget };
         self.shards.start(py, plan, None, false, options)
     }
 
     /// The index of this shard, for which the whole file is read once.
     #[pyo3(signature = (progress = None))]
-    fn index(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Index> {
+    fn index(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<PyIndex> {
         interruptible(py, progress, |pulse| match &self.shard {
-            Opened::TfRecord(shard) => shard.index(pulse),
-            Opened::Tar(shard) => shard.index(pulse),
-            Opened::ArrayRecord(_) => {
+            Shard::TfRecord(shard) => shard.index(pulse),
+            Shard::Tar(shard) => shard.index(pulse),
+            Shard::ArrayRecord(_) => {
                 let error = Error::usage("expected a TFRecord file, got an ArrayRecord file, which needs no index");
                 Err(error.in_file(self.shard.file().path()))
             }
         })
-        .map(Index)
+        .map(PyIndex)
     }
 }
 
-impl Shard {
+impl PyShard {
     /// A record's number, counted from the end if it is negative.
     fn number(&self, py: Python<'_>, record: isize) -> PyResult<usize> {
         let count = self.shard.len() as isize;
@@ -252,7 +252,7 @@ impl Shard {
 }
 
 /// One gap: offset, bytes, whole records before it, reason.
-type Gap = (u64, u64, u64, String);
+type GapFields = (u64, u64, u64, String);
 
 /// Looks at every byte of a file: the number of whole records, their bytes, the file's CRC-32C and the gaps between them.
 /// Whole records are copied into `out`, if there is one.
@@ -261,12 +261,12 @@ type Gap = (u64, u64, u64, String);
 pub fn salvage(
     py: Python<'_>,
     path: PathBuf,
-    out: Option<&Bound<'_, Writer>>,
+    out: Option<&Bound<'_, PyWriter>>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<(u64, u64, Vec<Gap>)> {
+) -> PyResult<(u64, u64, Vec<GapFields>)> {
     let out = out.map(Bound::get);
     let report = interruptible(py, progress, |pulse| {
-        let file = Plain::open(&path)?;
+        let file = RandomAccessFile::open(&path)?;
         let mut keep = |_: u64, record: &[u8]| out.map_or(Ok(()), |writer| writer.write_record(record));
         if array_record::is_one(&file)? {
             return array_record::salvage(&file, &mut keep, pulse);

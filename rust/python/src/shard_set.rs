@@ -5,39 +5,39 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use numpy::PyReadonlyArray1;
-use penstock_core::feed::batch::{Decoder, Rows};
-use penstock_core::feed::shard_set::{self, Source};
-use penstock_core::feed::{self, Options};
-use penstock_core::format::array_record::Buffer;
+use penstock_core::feed::batch::{BatchDecoder, Rows};
+use penstock_core::feed::shard_set::{self, ShardSource};
+use penstock_core::feed::{self, FeedOptions};
+use penstock_core::format::array_record::ReadBuffer;
 use penstock_core::format::gather;
 use penstock_core::interrupt;
-use penstock_core::io::file::{Bring, Identity, Pulse, Stamp};
+use penstock_core::io::file::{Fetch, Identity, Progress, Stamp};
 use penstock_core::Error;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::errors::raise;
-use crate::feed::Feed;
-use crate::image::Images;
+use crate::feed::PyFeed;
+use crate::image::PyImages;
 use crate::interpreter::{callback, interruptible, released};
-use crate::order::Order;
-use crate::plan::{Failure, Plan};
+use crate::order::PyOrder;
+use crate::plan::{Failure, PyPlan};
 use crate::records::Records;
 use crate::tar::{shared, Rules};
 use crate::with_bytes;
 
 thread_local! {
     /// What a thread reads single records into: it grows to the largest one, and no further.
-    static BUFFER: RefCell<Buffer> = RefCell::default();
+    static BUFFER: RefCell<ReadBuffer> = RefCell::default();
 }
 
 /// A function that brings a file: it waits a while, and says whether the file is there.
 #[derive(Debug)]
 struct Bringer(Py<PyAny>);
 
-impl Bring for Bringer {
-    fn bring(&self, path: &Path, pulse: Pulse<'_>) -> penstock_core::Result<()> {
+impl Fetch for Bringer {
+    fn bring(&self, path: &Path, pulse: Progress<'_>) -> penstock_core::Result<()> {
         let there = || callback(|py| self.0.call1(py, (path,))?.is_truthy(py));
         while !there().map_err(|failure| failure.end(true))? {
             pulse(0)?;
@@ -47,11 +47,11 @@ impl Bring for Bringer {
 }
 
 /// A shard's path, the number of its records, the path of its index, and what the files of a tar are read as.
-type Described = (PathBuf, u64, Option<PathBuf>, Option<Rules>);
+type ShardArgs = (PathBuf, u64, Option<PathBuf>, Option<Rules>);
 
-fn opened(py: Python<'_>, shards: Vec<Described>) -> PyResult<shard_set::Shards> {
-    let source = |(path, records, sidecar, rules)| Source { path, records, sidecar, rules: shared(rules) };
-    shard_set::Shards::new(shards.into_iter().map(source).collect()).map_err(|error| raise(py, &error))
+fn opened(py: Python<'_>, shards: Vec<ShardArgs>) -> PyResult<shard_set::ShardSet> {
+    let source = |(path, records, sidecar, rules)| ShardSource { path, records, sidecar, rules: shared(rules) };
+    shard_set::ShardSet::new(shards.into_iter().map(source).collect()).map_err(|error| raise(py, &error))
 }
 
 /// The stamps of shards. Shards of one dataset share a stamp: it is converted once.
@@ -70,11 +70,11 @@ fn stamps_of<'py>(stamps: Vec<Option<Bound<'py, PyTuple>>>) -> PyResult<Vec<Opti
 }
 
 /// The shards of a split, or of several. Each is opened when it is first needed.
-#[pyclass(frozen, module = "penstock._core")]
-pub struct Shards(pub Arc<shard_set::Shards>);
+#[pyclass(name = "Shards", frozen, module = "penstock._core")]
+pub struct PyShardSet(pub Arc<shard_set::ShardSet>);
 
 #[pymethods]
-impl Shards {
+impl PyShardSet {
     /// For each its path, the number of its records, the path of its index if there is one, and what the files of a tar
     /// archive are read as. `bring` is called with a path before it is opened, until it says that the file is there.
     /// `stamps` has for each shard the file that must be unchanged when it is opened: path, inode, size and time of
@@ -83,15 +83,15 @@ impl Shards {
     #[pyo3(signature = (shards, bring = None, stamps = None))]
     fn new(
         py: Python<'_>,
-        shards: Vec<Described>,
+        shards: Vec<ShardArgs>,
         bring: Option<Py<PyAny>>,
         stamps: Option<Vec<Option<Bound<'_, PyTuple>>>>,
-    ) -> PyResult<Shards> {
+    ) -> PyResult<PyShardSet> {
         if stamps.as_ref().is_some_and(|stamps| stamps.len() != shards.len()) {
             return Err(raise(py, &Error::usage("expected a stamp or None for each shard")));
         }
         let shards = opened(py, shards)?.stamped(stamps.map_or(Ok(Vec::new()), stamps_of)?);
-        Ok(Shards(Arc::new(match bring {
+        Ok(PyShardSet(Arc::new(match bring {
             Some(bring) => shards.brought_by(Arc::new(Bringer(bring))),
             None => shards,
         })))
@@ -99,11 +99,11 @@ impl Shards {
 
     /// The same of files that are elsewhere, each with its size: what is read of them has to be put here first.
     #[staticmethod]
-    fn in_pieces(py: Python<'_>, shards: Vec<Described>, sizes: Vec<u64>) -> PyResult<Shards> {
+    fn in_pieces(py: Python<'_>, shards: Vec<ShardArgs>, sizes: Vec<u64>) -> PyResult<PyShardSet> {
         if sizes.len() != shards.len() {
             return Err(raise(py, &Error::usage("expected a size for each shard")));
         }
-        Ok(Shards(Arc::new(opened(py, shards)?.in_pieces(sizes.into_iter()))))
+        Ok(PyShardSet(Arc::new(opened(py, shards)?.in_pieces(sizes.into_iter()))))
     }
 
     /// Puts a piece of a shard that is elsewhere, of which at most so many bytes are kept.
@@ -153,9 +153,9 @@ impl Shards {
     pub fn example<'py>(
         &self,
         py: Python<'py>,
-        plan: &Bound<'py, Plan>,
+        plan: &Bound<'py, PyPlan>,
         number: u64,
-        images: Option<&Bound<'py, Images>>,
+        images: Option<&Bound<'py, PyImages>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         self.with_record(py, number, |bytes| {
             let example = plan.get().example(py, bytes).and_then(|example| {
@@ -173,9 +173,9 @@ impl Shards {
     fn examples<'py>(
         &self,
         py: Python<'py>,
-        plan: &Bound<'py, Plan>,
+        plan: &Bound<'py, PyPlan>,
         numbers: &Bound<'py, PyAny>,
-        images: Option<&Bound<'py, Images>>,
+        images: Option<&Bound<'py, PyImages>>,
         threads: usize,
     ) -> PyResult<Bound<'py, PyDict>> {
         self.batch(py, plan, &record_numbers(numbers)?, images, threads)
@@ -187,8 +187,8 @@ impl Shards {
     fn feed(
         &self,
         py: Python<'_>,
-        plan: &Bound<'_, Plan>,
-        order: &Bound<'_, Order>,
+        plan: &Bound<'_, PyPlan>,
+        order: &Bound<'_, PyOrder>,
         epoch: u64,
         start: u64,
         stop: Option<u64>,
@@ -196,11 +196,11 @@ impl Shards {
         drop_remainder: bool,
         threads: usize,
         budget: usize,
-        images: Option<&Bound<'_, Images>>,
+        images: Option<&Bound<'_, PyImages>>,
         skip: bool,
-    ) -> PyResult<Feed> {
+    ) -> PyResult<PyFeed> {
         let order = order.get().0.clone();
-        let options = Options { order, epoch, start, stop, batch, drop_remainder, threads, budget };
+        let options = FeedOptions { order, epoch, start, stop, batch, drop_remainder, threads, budget };
         self.start(py, plan, images, skip, options)
     }
 }
@@ -215,32 +215,32 @@ fn record_numbers(numbers: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     })
 }
 
-impl Shards {
-    fn decoder(&self, plan: &Bound<'_, Plan>, images: Option<&Bound<'_, Images>>, skip: bool) -> Decoder {
+impl PyShardSet {
+    fn decoder(&self, plan: &Bound<'_, PyPlan>, images: Option<&Bound<'_, PyImages>>, skip: bool) -> BatchDecoder {
         let images = images.map(|images| images.get().0.clone());
-        Decoder { shards: self.0.clone(), plan: plan.get().plan.clone(), images, skip }
+        BatchDecoder { shards: self.0.clone(), plan: plan.get().plan.clone(), images, skip }
     }
 
     /// Starts a feed with these options.
     pub fn start(
         &self,
         py: Python<'_>,
-        plan: &Bound<'_, Plan>,
-        images: Option<&Bound<'_, Images>>,
+        plan: &Bound<'_, PyPlan>,
+        images: Option<&Bound<'_, PyImages>>,
         skip: bool,
-        options: Options,
-    ) -> PyResult<Feed> {
+        options: FeedOptions,
+    ) -> PyResult<PyFeed> {
         let feed = feed::Feed::start(self.decoder(plan, images, skip), options);
-        Ok(Feed::new(plan.clone().unbind(), feed.map_err(|error| raise(py, &error))?))
+        Ok(PyFeed::new(plan.clone().unbind(), feed.map_err(|error| raise(py, &error))?))
     }
 
     /// Some records as one batch.
     pub fn batch<'py>(
         &self,
         py: Python<'py>,
-        plan: &Bound<'py, Plan>,
+        plan: &Bound<'py, PyPlan>,
         numbers: &[u64],
-        images: Option<&Bound<'py, Images>>,
+        images: Option<&Bound<'py, PyImages>>,
         threads: usize,
     ) -> PyResult<Bound<'py, PyDict>> {
         let decoder = self.decoder(plan, images, false);

@@ -7,7 +7,7 @@ use flate2::{Crc, Decompress, FlushDecompress, Status};
 use crate::codec::stream::{Compression, TRUNCATED};
 use crate::error::Result;
 use crate::format::tfrecord::salvage::Bytes;
-use crate::io::file::{Pulse, WINDOW};
+use crate::io::file::{Progress, WINDOW};
 use crate::limits::max_inflated_bytes;
 
 /// The search for members may inflate this many times the file's size; a file made to cost more is given up.
@@ -43,8 +43,8 @@ enum End {
 
 impl Members {
     /// Inflates as much as possible of a gzip or zlib file.
-    pub(crate) fn inflate(file: &mut Bytes<'_>, compression: Compression, pulse: Pulse<'_>) -> Result<Members> {
-        let format = Format::of(compression);
+    pub(crate) fn inflate(file: &mut Bytes<'_>, compression: Compression, pulse: Progress<'_>) -> Result<Members> {
+        let format = MemberFormat::of(compression);
         let size = file.size();
         let mut members = Members::default();
         let mut budget = size.saturating_mul(SEARCH_BUDGET).saturating_add(WINDOW as u64);
@@ -109,7 +109,7 @@ impl Members {
     }
 
     /// Appends the bytes of the deflate stream at `at`.
-    fn inflate_one(&mut self, file: &mut Bytes<'_>, mut at: u64, budget: &mut u64, pulse: Pulse<'_>) -> Result<End> {
+    fn inflate_one(&mut self, file: &mut Bytes<'_>, mut at: u64, budget: &mut u64, pulse: Progress<'_>) -> Result<End> {
         let mut inflater = Decompress::new(false);
         let mut piece = vec![0; STEP];
         loop {
@@ -142,18 +142,18 @@ impl Members {
 }
 
 /// What surrounds the deflate stream of a member.
-struct Format {
+struct MemberFormat {
     is_gzip: bool,
     /// Bytes of the shortest header.
     header: usize,
     trailer: usize,
 }
 
-impl Format {
-    fn of(compression: Compression) -> Format {
+impl MemberFormat {
+    fn of(compression: Compression) -> MemberFormat {
         match compression {
-            Compression::Gzip => Format { is_gzip: true, header: 10, trailer: 8 },
-            _ => Format { is_gzip: false, header: 2, trailer: 4 },
+            Compression::Gzip => MemberFormat { is_gzip: true, header: 10, trailer: 8 },
+            _ => MemberFormat { is_gzip: false, header: 2, trailer: 4 },
         }
     }
 

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use crate::codec::stream::{read_error, Compression, Stream};
+use crate::codec::stream::{read_error, Compression, InflateStream};
 use crate::error::{Error, Result};
 use crate::io::cached_file::MAX_HELD;
-use crate::io::file::{read_exact_at, Plain};
-use crate::io::fork_cell::Once;
-use crate::io::slot_cache::{Recent, Slot};
+use crate::io::file::{read_exact_at, RandomAccessFile};
+use crate::io::fork_cell::ForkCell;
+use crate::io::slot_cache::{Slot, SlotCache};
 
 /// Content of up to so many bytes is inflated as a whole, and kept.
 pub const MAX_WHOLE: u64 = 256 << 20;
@@ -28,13 +28,13 @@ const STEP: u64 = 1 << 20;
 const MAX_REST: u64 = 1 << 30;
 
 /// The windows of all files: as many as go into the memory that may be held.
-static WINDOWS: Recent<Window> = Recent::new(MAX_HELD);
+static WINDOWS: SlotCache<Window> = SlotCache::new(MAX_HELD);
 
 /// A part of the content, and the stream that goes on where it ends.
 struct Window {
     begin: u64,
     bytes: Vec<u8>,
-    stream: Mutex<Stream<File>>,
+    stream: Mutex<InflateStream<File>>,
 }
 
 impl std::fmt::Debug for Window {
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Window {
 
 impl Window {
     /// At the beginning of a file, which must be the one that was opened before.
-    fn new(file: &Plain, compression: Compression) -> Result<Window> {
+    fn new(file: &RandomAccessFile, compression: Compression) -> Result<Window> {
         let fail = |error: std::io::Error| Error::io("opening failed", &error).in_file(file.path());
         let again = File::open(file.path()).map_err(fail)?;
         let size = again.metadata().map_err(fail)?.len();
@@ -54,7 +54,7 @@ impl Window {
                 format!("expected the file of {} bytes that was opened before, got {size} bytes", file.size());
             return Err(Error::corrupt(message).in_file(file.path()));
         }
-        Ok(Window { begin: 0, bytes: Vec::new(), stream: Mutex::new(Stream::new(again, compression)) })
+        Ok(Window { begin: 0, bytes: Vec::new(), stream: Mutex::new(InflateStream::new(again, compression)) })
     }
 
     fn end(&self) -> u64 {
@@ -93,28 +93,28 @@ impl Window {
 
 /// The content of one file.
 #[derive(Debug)]
-pub(crate) struct Inflated {
+pub(crate) struct InflateCache {
     window: Slot<Window>,
     /// All of it on a disk, where it is read out of order and memory does not hold it.
-    spool: Once<File>,
+    spool: ForkCell<File>,
     /// One thread inflates.
     inflating: Mutex<()>,
     /// The process of whoever did last.
     inflater: AtomicU32,
 }
 
-impl Inflated {
+impl InflateCache {
     /// Nothing yet.
-    pub(crate) fn new() -> Inflated {
-        let (window, spool) = (Slot::default(), Once::default());
-        Inflated { window, spool, inflating: Mutex::new(()), inflater: AtomicU32::new(std::process::id()) }
+    pub(crate) fn new() -> InflateCache {
+        let (window, spool) = (Slot::default(), ForkCell::default());
+        InflateCache { window, spool, inflating: Mutex::new(()), inflater: AtomicU32::new(std::process::id()) }
     }
 
     /// The same for bytes that are asked for out of order: content that memory does not hold is inflated once, into a
     /// temporary file.
     pub(crate) fn copy_scattered(
         &self,
-        file: &Plain,
+        file: &RandomAccessFile,
         compression: Compression,
         length: u64,
         out: &mut [u8],
@@ -128,7 +128,7 @@ impl Inflated {
 
     fn copy_spooled(
         &self,
-        file: &Plain,
+        file: &RandomAccessFile,
         compression: Compression,
         length: u64,
         out: &mut [u8],
@@ -162,7 +162,7 @@ impl Inflated {
     /// Copies the bytes from `offset` on, where the content has `length` bytes; whether so many are there.
     pub(crate) fn copy(
         &self,
-        file: &Plain,
+        file: &RandomAccessFile,
         compression: Compression,
         length: u64,
         out: &mut [u8],
@@ -173,7 +173,7 @@ impl Inflated {
 
     fn copy_within(
         &self,
-        file: &Plain,
+        file: &RandomAccessFile,
         compression: Compression,
         length: u64,
         out: &mut [u8],
@@ -232,7 +232,7 @@ impl Inflated {
 }
 
 /// Inflates a file into a temporary one that has no name, up to `length` bytes; what comes after them is checked.
-fn spooled(file: &Plain, compression: Compression, length: u64) -> Result<File> {
+fn spooled(file: &RandomAccessFile, compression: Compression, length: u64) -> Result<File> {
     let folder = std::env::temp_dir();
     let failed = |error: std::io::Error| {
         let advice = format!(
@@ -287,13 +287,13 @@ fn temporary(folder: &Path) -> std::io::Result<File> {
 mod tests {
     use super::*;
 
-    fn written(content: &[u8]) -> (tempfile::TempDir, Plain) {
+    fn written(content: &[u8]) -> (tempfile::TempDir, RandomAccessFile) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.gz");
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         encoder.write_all(content).unwrap();
         std::fs::write(&path, encoder.finish().unwrap()).unwrap();
-        let file = Plain::open(&path).unwrap();
+        let file = RandomAccessFile::open(&path).unwrap();
         (folder, file)
     }
 
@@ -307,7 +307,7 @@ mod tests {
         let (_folder, file) = written(&content);
         let length = content.len() as u64;
         for limits in [(MAX_WHOLE, WINDOW), (1 << 20, 1 << 20), (0, 1000)] {
-            let inflated = Inflated::new();
+            let inflated = InflateCache::new();
             for at in [0u64, 4000, 3_000_000, 2_990_000, 7_999_000, 10, 7_000_000, 6_500_000] {
                 let mut out = vec![0; 1000];
                 assert!(inflated.copy_within(&file, Compression::Gzip, length, &mut out, at, limits).unwrap());
@@ -324,7 +324,7 @@ mod tests {
     fn a_spool_is_made_once_and_has_no_name() {
         let content = numbers(2_000_000);
         let (_folder, file) = written(&content);
-        let inflated = Inflated::new();
+        let inflated = InflateCache::new();
         let read = |at: u64| {
             let mut out = vec![0; 100];
             let found = inflated.copy_spooled(&file, Compression::Gzip, 8_000_000, &mut out, at).unwrap();
@@ -344,7 +344,7 @@ mod tests {
     fn a_window_moves_on_without_beginning_again() {
         let content = numbers(2_000_000);
         let (_folder, file) = written(&content);
-        let inflated = Inflated::new();
+        let inflated = InflateCache::new();
         let read = |at: u64| {
             let mut out = vec![0; 100];
             inflated.copy_within(&file, Compression::Gzip, 8_000_000, &mut out, at, (0, 1 << 20)).unwrap();
@@ -363,8 +363,8 @@ mod tests {
         let (_folder, file) = written(&content);
         let mut out = [0; 8];
         let copy = |length: u64, out: &mut [u8], at: u64| {
-            Inflated::new().copy_within(
-                &Plain::open(file.path()).unwrap(),
+            InflateCache::new().copy_within(
+                &RandomAccessFile::open(file.path()).unwrap(),
                 Compression::Gzip,
                 length,
                 out,

@@ -9,7 +9,7 @@ pub const MAX_DEPTH: usize = 100;
 
 /// The value of one field on the wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value<'a> {
+pub enum WireValue<'a> {
     /// Wire type 0.
     Varint(u64),
     /// Wire type 1.
@@ -48,18 +48,18 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    fn value(&mut self, number: u32, wire_type: u8, depth: usize) -> Result<Value<'a>, Malformed> {
+    fn value(&mut self, number: u32, wire_type: u8, depth: usize) -> Result<WireValue<'a>, Malformed> {
         match wire_type {
-            0 => varint(self.bytes, &mut self.position).map(Value::Varint).ok_or(Malformed("a broken varint")),
-            1 => self.take(8).map(|_| Value::Fixed64),
+            0 => varint(self.bytes, &mut self.position).map(WireValue::Varint).ok_or(Malformed("a broken varint")),
+            1 => self.take(8).map(|_| WireValue::Fixed64),
             2 => {
                 let length = varint(self.bytes, &mut self.position).ok_or(Malformed("a broken length"))?;
                 let length = usize::try_from(length).map_err(|_| Malformed("a length over the end"))?;
-                self.take(length).map(Value::Bytes)
+                self.take(length).map(WireValue::Bytes)
             }
             3 if depth < MAX_DEPTH => loop {
                 match self.tag()? {
-                    (end, 4) if end == number => return Ok(Value::Group),
+                    (end, 4) if end == number => return Ok(WireValue::Group),
                     (_, 4) => return Err(Malformed("a group that ends another one")),
                     (inner, wire_type) => self.value(inner, wire_type, depth + 1)?,
                 };
@@ -68,7 +68,7 @@ impl<'a> Fields<'a> {
             4 => Err(Malformed("the end of a group that never began")),
             5 => {
                 let bytes = self.take(4)?;
-                Ok(Value::Fixed32(u32::from_le_bytes(bytes.try_into().expect("four bytes"))))
+                Ok(WireValue::Fixed32(u32::from_le_bytes(bytes.try_into().expect("four bytes"))))
             }
             _ => Err(Malformed("an unknown wire type")),
         }
@@ -76,7 +76,7 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Iterator for Fields<'a> {
-    type Item = Result<(u32, Value<'a>), Malformed>;
+    type Item = Result<(u32, WireValue<'a>), Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.position >= self.bytes.len() {
@@ -350,14 +350,14 @@ mod tests {
     fn fields_skip_groups_and_refuse_nonsense() {
         let group = [0x0b, 0x10, 0x01, 0x0c, 0x18, 0x05];
         let fields: Result<Vec<_>, _> = Fields::new(&group).collect();
-        assert_eq!(fields.unwrap(), [(1, Value::Group), (3, Value::Varint(5))]);
+        assert_eq!(fields.unwrap(), [(1, WireValue::Group), (3, WireValue::Varint(5))]);
         for bad in
             [&[0x0b, 0x14][..], &[0x0c], &[0x00], &[0x0e], &[0x0a, 0xff], &[0x0a, 0x05, 1], &[0x0d, 1, 2], &[0x09, 1]]
         {
             assert!(Fields::new(bad).any(|field| field.is_err()), "{bad:?}");
         }
         let zero_inside = [0x0b, 0x00, 0x05, 0x0c];
-        assert_eq!(Fields::new(&zero_inside).collect::<Vec<_>>(), [Ok((1, Value::Group))]);
+        assert_eq!(Fields::new(&zero_inside).collect::<Vec<_>>(), [Ok((1, WireValue::Group))]);
         let deep = [0x0b; 500];
         assert!(Fields::new(&deep).any(|field| field.is_err()));
     }

@@ -82,7 +82,7 @@ impl Compression {
     }
 }
 
-enum Decoder<R: Read> {
+enum MemberDecoder<R: Read> {
     Gzip(GzDecoder<BufReader<R>>),
     Zlib(ZlibDecoder<BufReader<R>>),
     Zstd(ZstdDecoder<'static, BufReader<R>>),
@@ -99,8 +99,8 @@ enum Decoder<R: Read> {
 ///
 /// Members that follow each other are read on, empty ones too, a missing trailer or bytes after the last member are errors:
 /// where TensorFlow stops without a word, nothing is lost here.
-pub struct Stream<R: Read> {
-    decoder: Decoder<R>,
+pub struct InflateStream<R: Read> {
+    decoder: MemberDecoder<R>,
     compression: Compression,
 }
 
@@ -110,49 +110,49 @@ const CHUNK: usize = 1 << 18;
 /// What an xz stream may ask for, in KiB: what `xz -9` takes, twice, and what zstd may.
 const XZ_MEMORY: u32 = 1 << 17;
 
-impl<R: Read> Stream<R> {
+impl<R: Read> InflateStream<R> {
     /// Reads `reader`, wrapped as `compression` says.
     pub fn new(reader: R, compression: Compression) -> Self {
         let reader = BufReader::with_capacity(CHUNK, reader);
-        Stream { decoder: Self::member(reader, compression), compression }
+        InflateStream { decoder: Self::member(reader, compression), compression }
     }
 
-    fn member(reader: BufReader<R>, compression: Compression) -> Decoder<R> {
+    fn member(reader: BufReader<R>, compression: Compression) -> MemberDecoder<R> {
         match compression {
-            Compression::Gzip => Decoder::Gzip(GzDecoder::new(reader)),
-            Compression::Zlib => Decoder::Zlib(ZlibDecoder::new(reader)),
-            Compression::Zstd => ZstdDecoder::with_buffer(reader).map_or(Decoder::Broken, Decoder::Zstd),
-            Compression::Bzip2 => Decoder::Bzip2(BzDecoder::new(reader)),
-            Compression::Xz => Decoder::Xz(Box::new(XzReader::new_mem_limit(reader, true, XZ_MEMORY))),
-            Compression::None => Decoder::Plain(reader),
+            Compression::Gzip => MemberDecoder::Gzip(GzDecoder::new(reader)),
+            Compression::Zlib => MemberDecoder::Zlib(ZlibDecoder::new(reader)),
+            Compression::Zstd => ZstdDecoder::with_buffer(reader).map_or(MemberDecoder::Broken, MemberDecoder::Zstd),
+            Compression::Bzip2 => MemberDecoder::Bzip2(BzDecoder::new(reader)),
+            Compression::Xz => MemberDecoder::Xz(Box::new(XzReader::new_mem_limit(reader, true, XZ_MEMORY))),
+            Compression::None => MemberDecoder::Plain(reader),
         }
     }
 }
 
-impl<R: Read> Read for Stream<R> {
+impl<R: Read> Read for InflateStream<R> {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
         if out.is_empty() {
             return Ok(0);
         }
         loop {
             let count = match &mut self.decoder {
-                Decoder::Gzip(decoder) => decoder.read(out)?,
-                Decoder::Zlib(decoder) => decoder.read(out)?,
-                Decoder::Bzip2(decoder) => decoder.read(out)?,
+                MemberDecoder::Gzip(decoder) => decoder.read(out)?,
+                MemberDecoder::Zlib(decoder) => decoder.read(out)?,
+                MemberDecoder::Bzip2(decoder) => decoder.read(out)?,
                 // These go on to the next frame by themselves.
-                Decoder::Zstd(decoder) => return decoder.read(out).map_err(broken_frame),
-                Decoder::Xz(decoder) => return decoder.read(out).map_err(broken_frame),
-                Decoder::Plain(reader) => return reader.read(out),
-                Decoder::Broken => return Err(std::io::ErrorKind::OutOfMemory.into()),
-                Decoder::Done => return Ok(0),
+                MemberDecoder::Zstd(decoder) => return decoder.read(out).map_err(broken_frame),
+                MemberDecoder::Xz(decoder) => return decoder.read(out).map_err(broken_frame),
+                MemberDecoder::Plain(reader) => return reader.read(out),
+                MemberDecoder::Broken => return Err(std::io::ErrorKind::OutOfMemory.into()),
+                MemberDecoder::Done => return Ok(0),
             };
             if count > 0 {
                 return Ok(count);
             }
-            let mut rest = match std::mem::replace(&mut self.decoder, Decoder::Done) {
-                Decoder::Gzip(decoder) => decoder.into_inner(),
-                Decoder::Zlib(decoder) => decoder.into_inner(),
-                Decoder::Bzip2(decoder) => decoder.into_inner(),
+            let mut rest = match std::mem::replace(&mut self.decoder, MemberDecoder::Done) {
+                MemberDecoder::Gzip(decoder) => decoder.into_inner(),
+                MemberDecoder::Zlib(decoder) => decoder.into_inner(),
+                MemberDecoder::Bzip2(decoder) => decoder.into_inner(),
                 _ => return Ok(0),
             };
             if rest.fill_buf()?.is_empty() {
@@ -303,7 +303,7 @@ mod tests {
 
     /// The records read until the end or the first error.
     fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Option<Error>) {
-        let mut frames = FrameStream::new(Stream::new(bytes, Compression::detect(bytes)));
+        let mut frames = FrameStream::new(InflateStream::new(bytes, Compression::detect(bytes)));
         let mut records = Vec::new();
         loop {
             match frames.next_frame() {

@@ -16,12 +16,12 @@ pub(crate) const MAX_INFLATION: usize = 1032;
 
 /// What compresses, made when it is needed.
 #[derive(Default)]
-pub(crate) struct Zlib {
+pub(crate) struct ZlibCompressor {
     numbers: Option<Box<Deflate>>,
     bytes: Option<Compressor>,
 }
 
-impl Zlib {
+impl ZlibCompressor {
     /// Puts the stream of numbers of so many bytes each in place of what `out` has.
     pub(crate) fn compress(&mut self, bytes: &[u8], width: usize, out: &mut Vec<u8>) -> Result<()> {
         out.clear();

@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::error::{Error, Kind, Result};
 use crate::example::columns::Column;
 use crate::example::plan::Dtype;
-use crate::io::file::Pulse;
+use crate::io::file::Progress;
 use crate::ordered_queue::pipeline;
-use column::Typed;
+use column::{ColumnKind, Typed};
 use split::{first_line, not_text, whole_records, Cells, Dialect};
 
 /// Longer records are refused: more likely, a quote was never closed.
@@ -29,7 +29,7 @@ const MOST_RECORD: usize = 64 << 20;
 
 /// How to read.
 #[derive(Clone, Debug)]
-pub struct Options<'a> {
+pub struct CsvOptions<'a> {
     /// What stands between cells.
     pub delimiter: char,
     /// The columns that stay texts; `None` for all of them.
@@ -42,7 +42,7 @@ pub struct Options<'a> {
 
 /// The columns of files that have the same header.
 #[derive(Debug, Default)]
-pub struct Table {
+pub struct CsvTable {
     /// Their names.
     pub names: Vec<String>,
     /// Their types, and their cells.
@@ -55,9 +55,9 @@ pub struct Table {
 pub fn read<R: Read + Send>(
     files: &[&Path],
     open: impl Fn(&Path) -> Result<R>,
-    options: &Options<'_>,
-    pulse: Pulse<'_>,
-) -> Result<Table> {
+    options: &CsvOptions<'_>,
+    pulse: Progress<'_>,
+) -> Result<CsvTable> {
     let mut first = Pass::new(options, Vec::new());
     first.read(files, &open, pulse)?;
     let Pass { names, columns, lines, .. } = first;
@@ -75,7 +75,7 @@ pub fn read<R: Read + Send>(
             }
         }
     }
-    Ok(Table { names, columns: settled.into_iter().flatten().collect(), lines })
+    Ok(CsvTable { names, columns: settled.into_iter().flatten().collect(), lines })
 }
 
 /// What a pass makes of a column.
@@ -88,7 +88,7 @@ enum Wanted {
 
 /// One pass over the files.
 struct Pass<'a> {
-    options: &'a Options<'a>,
+    options: &'a CsvOptions<'a>,
     names: Vec<String>,
     /// `None` for a column whose texts are gone.
     columns: Vec<Option<Typed>>,
@@ -99,7 +99,7 @@ struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     /// `wanted` is empty where the header and the options decide.
-    fn new(options: &'a Options<'a>, wanted: Vec<AtomicU8>) -> Self {
+    fn new(options: &'a CsvOptions<'a>, wanted: Vec<AtomicU8>) -> Self {
         Pass { options, names: Vec::new(), columns: Vec::new(), wanted, lines: Vec::new() }
     }
 
@@ -107,7 +107,7 @@ impl<'a> Pass<'a> {
         &mut self,
         files: &[&Path],
         open: impl Fn(&Path) -> Result<R>,
-        pulse: Pulse<'_>,
+        pulse: Progress<'_>,
     ) -> Result<()> {
         let mut position = 0;
         for path in files {
@@ -121,7 +121,7 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    fn read_file<R: Read + Send>(&mut self, blocks: &mut Blocks<R>, pulse: Pulse<'_>) -> Result<()> {
+    fn read_file<R: Read + Send>(&mut self, blocks: &mut Blocks<R>, pulse: Progress<'_>) -> Result<()> {
         let (header, lines) = blocks.header()?;
         let order = self.match_header(header).map_err(|error| error.at_line(lines.max(1) as u64))?;
         let Pass { options, columns, wanted, lines: all_lines, .. } = self;
@@ -219,10 +219,10 @@ impl Piece {
             let Some(column) = &mut columns[number] else { continue };
             let part = std::mem::take(&mut self.columns[at]);
             if wanted[number].load(Ordering::Relaxed) == Wanted::Nothing as u8 || column.append(part) {
-                if column.kind == column::Kind::Text {
+                if column.kind == ColumnKind::Text {
                     wanted[number].store(Wanted::Texts as u8, Ordering::Relaxed);
                 }
-            } else if column.kind == column::Kind::Text {
+            } else if column.kind == ColumnKind::Text {
                 column.append(Typed::texts(self.cells_of(at)));
             } else {
                 columns[number] = None;
@@ -243,7 +243,7 @@ struct Blocks<R> {
 }
 
 impl<R: Read> Blocks<R> {
-    fn new(reader: R, options: &Options<'_>) -> Self {
+    fn new(reader: R, options: &CsvOptions<'_>) -> Self {
         let size = options.block.clamp(1, MOST_RECORD);
         Blocks { reader, dialect: Dialect::new(options.delimiter), size, rest: Vec::new(), ended: false }
     }
@@ -313,11 +313,11 @@ impl<R: Read> Blocks<R> {
 mod tests {
     use super::*;
 
-    fn options(block: usize, threads: usize) -> Options<'static> {
-        Options { delimiter: ',', texts: Some(&[]), block, threads }
+    fn options(block: usize, threads: usize) -> CsvOptions<'static> {
+        CsvOptions { delimiter: ',', texts: Some(&[]), block, threads }
     }
 
-    fn read_texts(texts: &[&str], options: &Options<'_>) -> Result<Table> {
+    fn read_texts(texts: &[&str], options: &CsvOptions<'_>) -> Result<CsvTable> {
         let names: Vec<String> = (0..texts.len()).map(|number| number.to_string()).collect();
         let files: Vec<&Path> = names.iter().map(Path::new).collect();
         let open = |path: &Path| Ok(texts[path.to_str().unwrap().parse::<usize>().unwrap()].as_bytes());

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::example::plan::{Dtype, Missing, Spec};
-use crate::io::buffer_pool::Spare;
+use crate::io::buffer_pool::BufferPool;
 use crate::limits;
 
 /// Bytes with room for any element type: numbers lie aligned to eight bytes, and those that are made in one go to
@@ -10,19 +10,19 @@ use crate::limits;
 ///
 /// A large buffer that is dropped is kept for the next column: new memory costs a page fault every few kilobytes.
 #[derive(Clone, Debug)]
-pub enum Buffer {
+pub enum ColumnBuffer {
     /// Numbers: whole words, where the first of them is, and how many bytes count from there.
     Numbers(Vec<u64>, usize, usize),
     /// Byte strings, one after the other.
     Strings(Vec<u8>),
 }
 
-impl Buffer {
+impl ColumnBuffer {
     /// Zeros for numbers that take `length` bytes in all.
-    pub fn numbers(length: usize) -> Result<Buffer> {
-        let (mut words, first) = Buffer::room(length.div_ceil(8))?;
+    pub fn numbers(length: usize) -> Result<ColumnBuffer> {
+        let (mut words, first) = ColumnBuffer::room(length.div_ceil(8))?;
         words.resize(first + length.div_ceil(8), 0);
-        Ok(Buffer::Numbers(words, first, length))
+        Ok(ColumnBuffer::Numbers(words, first, length))
     }
 
     /// Memory for so many words, and the first of them that is aligned to a line; there are zeros before it.
@@ -37,12 +37,12 @@ impl Buffer {
     pub fn grow(&mut self, length: usize) -> Result<&mut [u8]> {
         let start = self.bytes().len();
         match self {
-            Buffer::Numbers(words, ..) if words.is_empty() => *self = Buffer::numbers(length)?,
-            Buffer::Numbers(words, first, whole) => {
+            ColumnBuffer::Numbers(words, ..) if words.is_empty() => *self = ColumnBuffer::numbers(length)?,
+            ColumnBuffer::Numbers(words, first, whole) => {
                 limits::grow_to(words, *first + (*whole + length).div_ceil(8), 0)?;
                 *whole += length;
             }
-            Buffer::Strings(bytes) => limits::grow_to(bytes, start + length, 0)?,
+            ColumnBuffer::Strings(bytes) => limits::grow_to(bytes, start + length, 0)?,
         }
         Ok(&mut self.bytes_mut()[start..])
     }
@@ -50,40 +50,42 @@ impl Buffer {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
-            Buffer::Numbers(words, first, length) => &bytemuck::cast_slice(&words[*first..])[..*length],
-            Buffer::Strings(bytes) => bytes,
+            ColumnBuffer::Numbers(words, first, length) => &bytemuck::cast_slice(&words[*first..])[..*length],
+            ColumnBuffer::Strings(bytes) => bytes,
         }
     }
 
     /// The bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
-            Buffer::Numbers(words, first, length) => &mut bytemuck::cast_slice_mut(&mut words[*first..])[..*length],
-            Buffer::Strings(bytes) => bytes,
+            ColumnBuffer::Numbers(words, first, length) => {
+                &mut bytemuck::cast_slice_mut(&mut words[*first..])[..*length]
+            }
+            ColumnBuffer::Strings(bytes) => bytes,
         }
     }
 }
 
-impl PartialEq for Buffer {
-    fn eq(&self, other: &Buffer) -> bool {
+impl PartialEq for ColumnBuffer {
+    fn eq(&self, other: &ColumnBuffer) -> bool {
         self.bytes() == other.bytes()
     }
 }
 
-impl Eq for Buffer {}
+impl Eq for ColumnBuffer {}
 
-impl Drop for Buffer {
+impl Drop for ColumnBuffer {
     fn drop(&mut self) {
         match self {
-            Buffer::Numbers(words, ..) => SPARE_NUMBERS.give(std::mem::take(words)),
-            Buffer::Strings(bytes) => SPARE_STRINGS.give(std::mem::take(bytes)),
+            ColumnBuffer::Numbers(words, ..) => SPARE_NUMBERS.give(std::mem::take(words)),
+            ColumnBuffer::Strings(bytes) => SPARE_STRINGS.give(std::mem::take(bytes)),
         }
     }
 }
 
 /// Memory that dropped columns leave for the next ones.
-static SPARE_NUMBERS: Spare<u64> = Spare::new(MOST_KEPT, TOO_LARGE);
-static SPARE_STRINGS: Spare<u8> = Spare::new(MOST_KEPT, TOO_LARGE);
+static SPARE_NUMBERS: BufferPool<u64> = BufferPool::new(MOST_KEPT, TOO_LARGE);
+static SPARE_STRINGS: BufferPool<u8> = BufferPool::new(MOST_KEPT, TOO_LARGE);
 
 /// What large arrays are aligned to, in bytes: a line of the processor's cache.
 pub const LINE: usize = 64;
@@ -96,7 +98,7 @@ const MOST_KEPT: usize = 64 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// The elements of all rows, one row after the other; for byte strings, their bytes.
-    pub values: Buffer,
+    pub values: ColumnBuffer,
     /// Where each byte string begins and ends in `values`; only for byte strings.
     pub value_splits: Option<Vec<i64>>,
     /// Where each row begins and ends, in elements; only when rows differ in length.
@@ -131,7 +133,7 @@ impl Column {
     pub fn empty(spec: &Spec) -> Column {
         let strings = spec.dtype == Dtype::Bytes;
         Column {
-            values: if strings { Buffer::Strings(Vec::new()) } else { Buffer::Numbers(Vec::new(), 0, 0) },
+            values: if strings { ColumnBuffer::Strings(Vec::new()) } else { ColumnBuffer::Numbers(Vec::new(), 0, 0) },
             value_splits: strings.then(|| vec![0]),
             row_splits: spec.count.is_none().then(|| vec![0]),
             present: (spec.missing == Missing::Mask).then(Vec::new),
@@ -171,21 +173,21 @@ impl Column {
     pub fn expect(&mut self, done: usize, rows: usize) -> Result<()> {
         let expected = |used: usize| (used / done.max(1) + 1).saturating_mul(rows + rows / 16);
         match &mut self.values {
-            Buffer::Numbers(words, first, length) => {
+            ColumnBuffer::Numbers(words, first, length) => {
                 let (used, expected) = (*first..words.len(), expected(words.len() - *first));
                 if expected > words.capacity() && expected * 8 < TOO_LARGE {
-                    let (mut larger, start) = Buffer::room(expected)?;
+                    let (mut larger, start) = ColumnBuffer::room(expected)?;
                     larger.extend_from_slice(&words[used]);
                     let length = *length;
-                    self.values = Buffer::Numbers(larger, start, length);
+                    self.values = ColumnBuffer::Numbers(larger, start, length);
                 }
             }
-            Buffer::Strings(bytes) => {
+            ColumnBuffer::Strings(bytes) => {
                 let expected = expected(bytes.len());
                 if expected > bytes.capacity() && expected < TOO_LARGE {
                     let mut larger = SPARE_STRINGS.try_take(expected)?;
                     larger.extend_from_slice(bytes);
-                    self.values = Buffer::Strings(larger);
+                    self.values = ColumnBuffer::Strings(larger);
                 }
             }
         }
@@ -200,7 +202,7 @@ mod tests {
     #[test]
     fn used_memory_comes_back_zeroed() {
         for _ in 0..3 {
-            let mut buffer = Buffer::numbers(1 << 20).unwrap();
+            let mut buffer = ColumnBuffer::numbers(1 << 20).unwrap();
             assert!(buffer.bytes().iter().all(|&byte| byte == 0));
             buffer.bytes_mut().fill(7);
         }
@@ -209,7 +211,7 @@ mod tests {
     #[test]
     fn numbers_begin_with_a_line() {
         for length in [1, 8, 1000, 1 << 17, 1 << 20, (1 << 25) + 3] {
-            let mut buffer = Buffer::numbers(length).unwrap();
+            let mut buffer = ColumnBuffer::numbers(length).unwrap();
             assert_eq!(buffer.bytes().as_ptr() as usize % LINE, 0, "{length}");
             buffer.bytes_mut().fill(7);
             buffer.grow(100).unwrap().fill(8);
@@ -223,7 +225,7 @@ mod tests {
         let mut column = Column::empty(&spec);
         column.values.grow(1000).unwrap();
         column.expect(1, 100).unwrap();
-        let Buffer::Strings(bytes) = &column.values else { unreachable!("byte strings") };
+        let ColumnBuffer::Strings(bytes) = &column.values else { unreachable!("byte strings") };
         assert!(bytes.capacity() >= 100_000 && bytes.len() == 1000);
     }
 }

@@ -6,7 +6,7 @@ use libdeflater::Decompressor;
 use crate::codec::protobuf::{count_varints, each_varint, read_varints};
 use crate::codec::zlib::{inflate_all, inflate_exactly, MAX_INFLATION};
 use crate::error::{Error, Result};
-use crate::example::columns::{Buffer, Column};
+use crate::example::columns::{Column, ColumnBuffer};
 use crate::example::convert::{dispatch, typed, Convert, ForDtype};
 use crate::example::plan::{Encoding, List, Missing, Spec};
 use crate::example::walk::{byte_strings, malformed, Cell, Feature, Walked};
@@ -47,8 +47,8 @@ impl Walked<'_, '_> {
         self.lane(column).fill_rows(out, None)
     }
 
-    fn lane(&self, column: usize) -> Lane<'_, '_> {
-        Lane {
+    fn lane(&self, column: usize) -> ColumnCells<'_, '_> {
+        ColumnCells {
             spec: &self.plan.specs()[column],
             cells: self.cells.get(column..).unwrap_or(&[]),
             stride: self.plan.specs().len(),
@@ -58,14 +58,14 @@ impl Walked<'_, '_> {
 }
 
 /// One column's cells over all rows.
-pub(crate) struct Lane<'a, 'r> {
+pub(crate) struct ColumnCells<'a, 'r> {
     pub(crate) spec: &'a Spec,
     pub(crate) cells: &'a [Cell<'r>],
     pub(crate) stride: usize,
     pub(crate) parsed: &'a [Feature<'r>],
 }
 
-impl<'a, 'r> Lane<'a, 'r> {
+impl<'a, 'r> ColumnCells<'a, 'r> {
     fn rows(&self) -> impl ExactSizeIterator<Item = (usize, Cell<'r>)> + 'a {
         self.cells.iter().step_by(self.stride).copied().enumerate()
     }
@@ -86,7 +86,7 @@ impl<'a, 'r> Lane<'a, 'r> {
         });
         match (value_splits, row_splits, self.spec.encoding) {
             (Some(value_splits), row_splits, _) => {
-                let Buffer::Strings(values) = values else {
+                let ColumnBuffer::Strings(values) = values else {
                     return Err(Error::usage("expected a column of byte strings"));
                 };
                 self.check_missing(lacking)?;
@@ -194,7 +194,12 @@ impl<'a, 'r> Lane<'a, 'r> {
         }
     }
 
-    fn append_ragged(&self, values: &mut Buffer, splits: &mut Vec<i64>, present: Option<&mut [u8]>) -> Result<()> {
+    fn append_ragged(
+        &self,
+        values: &mut ColumnBuffer,
+        splits: &mut Vec<i64>,
+        present: Option<&mut [u8]>,
+    ) -> Result<()> {
         let first = splits.len() - 1;
         let start = splits[first];
         let mut total = start;
@@ -226,7 +231,7 @@ impl<'a, 'r> Lane<'a, 'r> {
 
     fn append_ragged_bytes(
         &self,
-        values: &mut Buffer,
+        values: &mut ColumnBuffer,
         splits: &mut Vec<i64>,
         present: &mut Option<&mut [u8]>,
     ) -> Result<()> {
@@ -458,7 +463,7 @@ fn mark(present: &mut Option<&mut [u8]>, row: usize, there: bool) {
 
 /// Fills all rows of a list column, of one length or as `splits` say.
 struct Fill<'l, 'a, 'r> {
-    lane: &'l Lane<'a, 'r>,
+    lane: &'l ColumnCells<'a, 'r>,
     out: &'l mut [u8],
     splits: Option<&'l [i64]>,
     present: Option<&'l mut [u8]>,

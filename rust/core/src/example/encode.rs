@@ -5,20 +5,20 @@ use std::sync::{Mutex, PoisonError};
 use half::f16;
 
 use crate::codec::protobuf::{put_varint, varint_length, write_varint};
-use crate::codec::zlib::Zlib;
+use crate::codec::zlib::ZlibCompressor;
 use crate::error::{Error, Result};
 use crate::example::plan::{Dtype, Encoding, List, Missing, Plan, Spec};
 use crate::format::frame::Frames;
 use crate::interrupt;
-use crate::io::buffer_pool::Spare;
-use crate::io::file_contents::Files;
+use crate::io::buffer_pool::BufferPool;
+use crate::io::file_contents::FileContents;
 use crate::ordered_queue::in_order;
 
 /// Records are encoded in pieces of about this many bytes of input: enough to be worth a thread, few enough for its cache.
 const PIECE_BYTES: usize = 1 << 19;
 
 /// Memory that records leave for the next ones.
-static SPARE: Spare<u8> = Spare::new(32 * PIECE_BYTES, 4 * PIECE_BYTES);
+static SPARE: BufferPool<u8> = BufferPool::new(32 * PIECE_BYTES, 4 * PIECE_BYTES);
 
 /// Leaves the memory of frames that are not needed any more to those that are encoded next.
 pub fn recycle(frames: Frames) {
@@ -35,7 +35,7 @@ pub enum Values<'a> {
     /// Byte strings wherever they lie.
     Slices(Vec<&'a [u8]>),
     /// The contents of files, read when they are encoded.
-    Files(&'a Files),
+    Files(&'a FileContents),
 }
 
 impl Values<'_> {
@@ -103,15 +103,15 @@ pub(crate) fn check_splits(splits: &[i64], elements: usize, what: &str) -> Resul
 }
 
 /// One column with its plan, checked: every row can be reached.
-pub(crate) struct Lane<'a> {
+pub(crate) struct InputColumn<'a> {
     pub(crate) spec: &'a Spec,
     input: &'a Input<'a>,
 }
 
-impl<'a> Lane<'a> {
+impl<'a> InputColumn<'a> {
     pub(crate) fn new(spec: &'a Spec, input: &'a Input<'a>, rows: usize) -> Result<Self> {
         Self::check(spec, input, rows).map_err(|error| error.in_field(&spec.key))?;
-        Ok(Lane { spec, input })
+        Ok(InputColumn { spec, input })
     }
 
     fn check(spec: &Spec, input: &Input<'_>, rows: usize) -> Result<()> {
@@ -306,7 +306,7 @@ fn put_floats(dtype: Dtype, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
 /// What a thread keeps between records.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    zlib: Zlib,
+    zlib: ZlibCompressor,
     compressed: std::collections::VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     taken: Option<Vec<u8>>,
@@ -337,21 +337,24 @@ impl Scratch {
 }
 
 /// Columns with their plan, checked once, to be encoded in any pieces on any threads.
-pub struct Batch<'a> {
+pub struct EncodeBatch<'a> {
     /// In the order of the keys.
-    lanes: Vec<Lane<'a>>,
+    lanes: Vec<InputColumn<'a>>,
     rows: usize,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> EncodeBatch<'a> {
     /// `inputs` stand in the order of the plan's columns and have `rows` rows each.
     pub fn new(plan: &'a Plan, inputs: &'a [Input<'a>], rows: usize) -> Result<Self> {
         if inputs.len() != plan.specs().len() {
             return Err(Error::usage(format!("expected {} columns, got {}", plan.specs().len(), inputs.len())));
         }
-        let lanes =
-            plan.sorted().iter().map(|&i| Lane::new(&plan.specs()[i], &inputs[i], rows)).collect::<Result<_>>()?;
-        Ok(Batch { lanes, rows })
+        let lanes = plan
+            .sorted()
+            .iter()
+            .map(|&i| InputColumn::new(&plan.specs()[i], &inputs[i], rows))
+            .collect::<Result<_>>()?;
+        Ok(EncodeBatch { lanes, rows })
     }
 
     /// How many records.
@@ -444,7 +447,7 @@ mod tests {
     use crate::example::walk::{parse, walk, Feature};
 
     fn round_trip(plan: &Plan, inputs: &[Input<'_>], rows: usize) -> Vec<Column> {
-        let frames = Batch::new(plan, inputs, rows).unwrap().encode(0..rows, Vec::new()).unwrap();
+        let frames = EncodeBatch::new(plan, inputs, rows).unwrap().encode(0..rows, Vec::new()).unwrap();
         let walked = walk(plan, frames.iter()).unwrap();
         assert!(walked.parsed.is_empty(), "what we write is of the usual shape");
         (0..plan.specs().len()).map(|column| walked.column(column).unwrap()).collect()
@@ -518,7 +521,7 @@ mod tests {
     fn empty_lists_keep_their_kind() {
         let plan = Plan::new(vec![spec("a", Dtype::Int64, None)]).unwrap();
         let inputs = [Input { row_splits: Some(&[0, 0]), ..numbers(&[]) }];
-        let frames = Batch::new(&plan, &inputs, 1).unwrap().encode(0..1, Vec::new()).unwrap();
+        let frames = EncodeBatch::new(&plan, &inputs, 1).unwrap().encode(0..1, Vec::new()).unwrap();
         assert_eq!(parse(frames.get(0).unwrap()).unwrap()["a"], Feature::Ints(vec![]));
         assert_eq!(frames.get(0).unwrap().iter().rev().take(2).rev().copied().collect::<Vec<_>>(), [0x1a, 0x00]);
     }
@@ -527,7 +530,7 @@ mod tests {
     fn a_float64_that_would_lose_is_refused() {
         let plan = Plan::new(vec![spec("a", Dtype::Float64, Some(1))]).unwrap();
         let data = 1e300f64.to_le_bytes();
-        let error = Batch::new(&plan, &[numbers(&data)], 1).unwrap().encode(0..1, Vec::new()).unwrap_err();
+        let error = EncodeBatch::new(&plan, &[numbers(&data)], 1).unwrap().encode(0..1, Vec::new()).unwrap_err();
         assert_eq!(error.field(), Some("a"));
     }
 
@@ -536,11 +539,11 @@ mod tests {
         let plan = Plan::new(vec![spec("a", Dtype::Int64, Some(2)), spec("b", Dtype::Int64, None)]).unwrap();
         let good = numbers(&[0; 32]);
         let ragged = |splits| Input { row_splits: Some(splits), ..numbers(&[0; 16]) };
-        assert!(Batch::new(&plan, &[good.clone(), ragged(&[0, 1, 2])], 2).is_ok());
+        assert!(EncodeBatch::new(&plan, &[good.clone(), ragged(&[0, 1, 2])], 2).is_ok());
         for splits in [&[0, 1][..], &[0, 2, 1], &[1, 1, 2], &[0, 1, 3], &[0, -1, 2], &[]] {
-            assert!(Batch::new(&plan, &[good.clone(), ragged(splits)], 2).is_err(), "{splits:?}");
+            assert!(EncodeBatch::new(&plan, &[good.clone(), ragged(splits)], 2).is_err(), "{splits:?}");
         }
-        assert!(Batch::new(&plan, &[good.clone(), good.clone()], 2).is_err());
-        assert!(Batch::new(&plan, &[good], 2).is_err());
+        assert!(EncodeBatch::new(&plan, &[good.clone(), good.clone()], 2).is_err());
+        assert!(EncodeBatch::new(&plan, &[good], 2).is_err());
     }
 }

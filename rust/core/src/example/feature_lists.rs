@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::codec::protobuf::{Fields, Malformed, Value};
+use crate::codec::protobuf::{Fields, Malformed, WireValue};
 use crate::error::{Error, Result};
 use crate::example::plan::{List, Plan};
 use crate::example::walk::{malformed, merge_map, Feature};
@@ -12,7 +12,7 @@ const LENGTHS: &str = "/ragged_row_lengths_0";
 
 /// A feature list: the values of all steps, and how many each step has.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Steps<'a> {
+pub struct FeatureList<'a> {
     /// The values of all steps, one after the other; `Unset` if no step has a list.
     pub values: Feature<'a>,
     /// How many values each step has.
@@ -21,7 +21,7 @@ pub struct Steps<'a> {
 
 /// The feature lists of a record by key; none for a record that is no `SequenceExample`. Bytes in their place that are
 /// no feature lists count as an unknown field, which protobuf skips.
-pub fn parse(record: &[u8]) -> Result<BTreeMap<&str, Steps<'_>>> {
+pub fn parse(record: &[u8]) -> Result<BTreeMap<&str, FeatureList<'_>>> {
     let mut lists = BTreeMap::new();
     for (key, messages) in messages(record).unwrap_or_default() {
         lists.insert(key, join(&messages).map_err(|error| error.in_field(key))?);
@@ -72,7 +72,7 @@ pub(crate) fn twice(key: &str) -> Error {
 fn messages(record: &[u8]) -> std::result::Result<BTreeMap<&str, Vec<&[u8]>>, Malformed> {
     let mut lists = BTreeMap::new();
     for field in Fields::new(record) {
-        if let (2, Value::Bytes(bytes)) = field? {
+        if let (2, WireValue::Bytes(bytes)) = field? {
             merge_map(&mut lists, bytes, |list: &mut Vec<&[u8]>, bytes| {
                 list.push(bytes);
                 Ok(())
@@ -82,11 +82,11 @@ fn messages(record: &[u8]) -> std::result::Result<BTreeMap<&str, Vec<&[u8]>>, Ma
     Ok(lists)
 }
 
-fn join<'a>(messages: &[&'a [u8]]) -> Result<Steps<'a>> {
-    let mut steps = Steps { values: Feature::Unset, lengths: Vec::new() };
+fn join<'a>(messages: &[&'a [u8]]) -> Result<FeatureList<'a>> {
+    let mut steps = FeatureList { values: Feature::Unset, lengths: Vec::new() };
     for message in messages {
         for field in Fields::new(message) {
-            let (1, Value::Bytes(bytes)) = field.map_err(malformed)? else { continue };
+            let (1, WireValue::Bytes(bytes)) = field.map_err(malformed)? else { continue };
             let mut step = Feature::default();
             step.merge(bytes).map_err(malformed)?;
             steps.lengths.push(step.len() as i64);

@@ -6,14 +6,14 @@ use crate::example::plan::Spec;
 
 /// The chosen rows of one column.
 #[derive(Debug)]
-pub struct Taken {
+pub struct SelectedRows {
     values: Vec<u8>,
     value_splits: Option<Vec<i64>>,
 }
 
-impl Taken {
+impl SelectedRows {
     /// The chosen ones of the `rows` rows of a column whose rows all have the length that its spec says.
-    pub fn new(spec: &Spec, input: &Input<'_>, rows: usize, chosen: &[i64]) -> Result<Taken> {
+    pub fn new(spec: &Spec, input: &Input<'_>, rows: usize, chosen: &[i64]) -> Result<SelectedRows> {
         if let Some(row) = chosen.iter().find(|&&row| row < 0 || row as u64 >= rows as u64) {
             return Err(Error::new(Kind::OutOfRange, format!("row {row} is outside of columns of {rows} rows")));
         }
@@ -41,7 +41,7 @@ impl Taken {
     }
 }
 
-fn numbers(bytes: &[u8], width: usize, rows: usize, chosen: &[i64]) -> Result<Taken> {
+fn numbers(bytes: &[u8], width: usize, rows: usize, chosen: &[i64]) -> Result<SelectedRows> {
     if width.checked_mul(rows) != Some(bytes.len()) {
         return Err(Error::schema(format!("expected {rows} rows of {width} bytes, got {} bytes", bytes.len())));
     }
@@ -59,10 +59,10 @@ fn numbers(bytes: &[u8], width: usize, rows: usize, chosen: &[i64]) -> Result<Ta
         8 => copy::<8>(bytes, chosen),
         _ => chosen.iter().flat_map(|&row| &bytes[row as usize * width..][..width]).copied().collect(),
     };
-    Ok(Taken { values, value_splits: None })
+    Ok(SelectedRows { values, value_splits: None })
 }
 
-fn strings(data: &[u8], splits: &[i64], rows: usize, chosen: &[i64]) -> Result<Taken> {
+fn strings(data: &[u8], splits: &[i64], rows: usize, chosen: &[i64]) -> Result<SelectedRows> {
     if splits.len() != rows + 1 {
         return Err(Error::schema(format!("expected {rows} rows, as other columns have, got {}", splits.len())));
     }
@@ -78,7 +78,7 @@ fn strings(data: &[u8], splits: &[i64], rows: usize, chosen: &[i64]) -> Result<T
         values.extend_from_slice(string);
         value_splits.push(values.len() as i64);
     }
-    Ok(Taken { values, value_splits: Some(value_splits) })
+    Ok(SelectedRows { values, value_splits: Some(value_splits) })
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
         {
             let width = dtype.width() * count;
             let column = input(Values::Numbers(&bytes));
-            let taken = Taken::new(&spec("n", dtype, Some(count)), &column, 48 / width, &[2, 0, 2]).unwrap();
+            let taken = SelectedRows::new(&spec("n", dtype, Some(count)), &column, 48 / width, &[2, 0, 2]).unwrap();
             let expected: Vec<u8> =
                 [2, 0, 2].iter().flat_map(|row| &bytes[row * width..(row + 1) * width]).copied().collect();
             assert_eq!(taken.values, expected);
@@ -109,7 +109,8 @@ mod tests {
     fn strings_and_what_is_wrong_with_them() {
         let text = spec("s", Dtype::Bytes, Some(1));
         let data = "aßc\u{20ac}".as_bytes();
-        let take = |splits: &[i64], chosen: &[i64]| Taken::new(&text, &input(Values::Strings(data, splits)), 3, chosen);
+        let take =
+            |splits: &[i64], chosen: &[i64]| SelectedRows::new(&text, &input(Values::Strings(data, splits)), 3, chosen);
         let taken = take(&[0, 1, 3, 7], &[2, 0, 1]).unwrap();
         assert_eq!((&taken.values[..], taken.value_splits.as_deref()), ("c€aß".as_bytes(), Some(&[0, 4, 5, 7][..])));
         assert!(taken.is_text());

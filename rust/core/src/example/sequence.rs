@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::codec::protobuf::{put_varint, varint_length, Fields, Malformed, Value};
+use crate::codec::protobuf::{put_varint, varint_length, Fields, Malformed, WireValue};
 use crate::error::{Error, Result};
 use crate::example::columns::Column;
 use crate::example::decode;
@@ -26,8 +26,8 @@ pub fn parse(record: &[u8]) -> Result<Sequence<'_>> {
         let mut sequence = Sequence::default();
         for field in Fields::new(record) {
             match field? {
-                (1, Value::Bytes(bytes)) => merge_map(&mut sequence.context, bytes, Feature::merge)?,
-                (2, Value::Bytes(bytes)) => merge_map(&mut sequence.lists, bytes, merge_list)?,
+                (1, WireValue::Bytes(bytes)) => merge_map(&mut sequence.context, bytes, Feature::merge)?,
+                (2, WireValue::Bytes(bytes)) => merge_map(&mut sequence.lists, bytes, merge_list)?,
                 _ => {}
             }
         }
@@ -38,7 +38,7 @@ pub fn parse(record: &[u8]) -> Result<Sequence<'_>> {
 
 fn merge_list<'a>(list: &mut Vec<Feature<'a>>, bytes: &'a [u8]) -> std::result::Result<(), Malformed> {
     for field in Fields::new(bytes) {
-        if let (1, Value::Bytes(bytes)) = field? {
+        if let (1, WireValue::Bytes(bytes)) = field? {
             let mut feature = Feature::default();
             feature.merge(bytes)?;
             list.push(feature);
@@ -104,7 +104,7 @@ pub fn decode<'r>(
     let mut out = Vec::with_capacity(lists.specs().len());
     for (number, (step_splits, present)) in splits.into_iter().zip(present).enumerate() {
         let spec = &lists.specs()[number];
-        let lane = decode::Lane { spec, cells: &steps[number], stride: 1, parsed: &walked.parsed };
+        let lane = decode::ColumnCells { spec, cells: &steps[number], stride: 1, parsed: &walked.parsed };
         let record_of = |step: u64| (step_splits.partition_point(|&split| split as u64 <= step) - 1) as u64;
         let mut column = Column::empty(spec);
         lane.append(&mut column).map_err(|error| error.renumbered(record_of))?;
@@ -125,7 +125,7 @@ pub struct ListInput<'a> {
 }
 
 /// Encodes a batch of `rows` records, framed.
-pub fn encode(context: &encode::Batch<'_>, lists: &Plan, inputs: &[ListInput<'_>]) -> Result<Frames> {
+pub fn encode(context: &encode::EncodeBatch<'_>, lists: &Plan, inputs: &[ListInput<'_>]) -> Result<Frames> {
     if inputs.len() != lists.specs().len() {
         return Err(Error::usage(format!("expected {} feature lists, got {}", lists.specs().len(), inputs.len())));
     }
@@ -133,7 +133,7 @@ pub fn encode(context: &encode::Batch<'_>, lists: &Plan, inputs: &[ListInput<'_>
     let mut steps = Vec::with_capacity(inputs.len());
     for &number in lists.sorted() {
         let (spec, given) = (&lists.specs()[number], &inputs[number]);
-        let lane = Steps::new(spec, &given.input, given.step_splits)?;
+        let lane = StepRows::new(spec, &given.input, given.step_splits)?;
         if given.step_splits.len() != rows + 1 || given.present.is_some_and(|present| present.len() != rows) {
             let got = given.step_splits.len().saturating_sub(1);
             return Err(
@@ -154,17 +154,17 @@ pub fn encode(context: &encode::Batch<'_>, lists: &Plan, inputs: &[ListInput<'_>
 }
 
 /// One feature list of a `SequenceExample`: `steps` says which rows of the lane belong to each record.
-struct Steps<'a> {
-    lane: encode::Lane<'a>,
+struct StepRows<'a> {
+    lane: encode::InputColumn<'a>,
     steps: &'a [i64],
 }
 
-impl<'a> Steps<'a> {
+impl<'a> StepRows<'a> {
     fn new(spec: &'a Spec, input: &'a encode::Input<'a>, steps: &'a [i64]) -> Result<Self> {
         let rows = steps.last().copied().unwrap_or(0);
         let rows = usize::try_from(rows).map_err(|_| Error::usage("expected step splits that rise from 0"))?;
         check_splits(steps, rows, "step splits").map_err(|error| error.in_field(&spec.key))?;
-        Ok(Steps { lane: encode::Lane::new(spec, input, rows)?, steps })
+        Ok(StepRows { lane: encode::InputColumn::new(spec, input, rows)?, steps })
     }
 
     /// Bytes of the record's `FeatureList`; the lists' sizes are added to the scratch.
@@ -196,8 +196,8 @@ impl<'a> Steps<'a> {
 }
 
 fn encode_row(
-    context: &encode::Batch<'_>,
-    lists: &[(Steps<'_>, Option<&[u8]>)],
+    context: &encode::EncodeBatch<'_>,
+    lists: &[(StepRows<'_>, Option<&[u8]>)],
     row: usize,
     scratch: &mut Scratch,
     out: &mut Vec<u8>,
@@ -235,7 +235,7 @@ fn encode_row(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example::encode::{Batch, Input, Values};
+    use crate::example::encode::{EncodeBatch, Input, Values};
     use crate::example::plan::{spec, Dtype, Encoding, Spec};
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
                 present: None,
             },
         ];
-        let batch = Batch::new(&context, &inputs, 2).unwrap();
+        let batch = EncodeBatch::new(&context, &inputs, 2).unwrap();
         let frames = encode(&batch, &lists, &list_inputs).unwrap();
         let (columns, list_columns) = decode(&context, &lists, frames.iter()).unwrap();
         assert_eq!(columns[0].values.bytes(), ids);
@@ -281,7 +281,7 @@ mod tests {
             step_splits: &[0, 2, 3],
             present: None,
         }];
-        let frames = encode(&Batch::new(&context, &[], 2).unwrap(), &wide, &inputs).unwrap();
+        let frames = encode(&EncodeBatch::new(&context, &[], 2).unwrap(), &wide, &inputs).unwrap();
         let error = decode(&context, &lists, frames.iter()).unwrap_err();
         assert_eq!((error.record(), error.field()), (Some(1), Some("a")));
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::codec::protobuf::{each_varint, varint, Fields, Malformed, Value};
+use crate::codec::protobuf::{each_varint, varint, Fields, Malformed, WireValue};
 use crate::error::{Error, Result};
 use crate::example::feature_lists;
 use crate::example::plan::{List, Plan};
@@ -58,44 +58,44 @@ impl<'a> Feature<'a> {
     pub fn merge(&mut self, bytes: &'a [u8]) -> std::result::Result<(), Malformed> {
         for field in Fields::new(bytes) {
             match field? {
-                (1, Value::Bytes(list)) => {
+                (1, WireValue::Bytes(list)) => {
                     if !matches!(self, Feature::Bytes(_)) {
                         *self = Feature::Bytes(Vec::new());
                     }
                     let Feature::Bytes(values) = self else { continue };
                     for field in Fields::new(list) {
-                        if let (1, Value::Bytes(value)) = field? {
+                        if let (1, WireValue::Bytes(value)) = field? {
                             values.push(value);
                         }
                     }
                 }
-                (2, Value::Bytes(list)) => {
+                (2, WireValue::Bytes(list)) => {
                     if !matches!(self, Feature::Floats(_)) {
                         *self = Feature::Floats(Vec::new());
                     }
                     let Feature::Floats(values) = self else { continue };
                     for field in Fields::new(list) {
                         match field? {
-                            (1, Value::Fixed32(bits)) => values.push(f32::from_bits(bits)),
-                            (1, Value::Bytes(packed)) if packed.len() % 4 != 0 => {
+                            (1, WireValue::Fixed32(bits)) => values.push(f32::from_bits(bits)),
+                            (1, WireValue::Bytes(packed)) if packed.len() % 4 != 0 => {
                                 return Err(Malformed("a packed float list whose length is no multiple of 4"));
                             }
-                            (1, Value::Bytes(packed)) => values.extend(
+                            (1, WireValue::Bytes(packed)) => values.extend(
                                 packed.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("four bytes"))),
                             ),
                             _ => {}
                         }
                     }
                 }
-                (3, Value::Bytes(list)) => {
+                (3, WireValue::Bytes(list)) => {
                     if !matches!(self, Feature::Ints(_)) {
                         *self = Feature::Ints(Vec::new());
                     }
                     let Feature::Ints(values) = self else { continue };
                     for field in Fields::new(list) {
                         match field? {
-                            (1, Value::Varint(value)) => values.push(value as i64),
-                            (1, Value::Bytes(packed)) => each_varint(packed, |value| values.push(value as i64))
+                            (1, WireValue::Varint(value)) => values.push(value as i64),
+                            (1, WireValue::Bytes(packed)) => each_varint(packed, |value| values.push(value as i64))
                                 .then_some(())
                                 .ok_or(Malformed("a broken varint in an int64 list"))?,
                             _ => {}
@@ -116,15 +116,15 @@ pub(crate) fn merge_map<'a, V: Default>(
     merge: impl Fn(&mut V, &'a [u8]) -> std::result::Result<(), Malformed>,
 ) -> std::result::Result<(), Malformed> {
     for field in Fields::new(bytes) {
-        let (1, Value::Bytes(entry)) = field? else { continue };
+        let (1, WireValue::Bytes(entry)) = field? else { continue };
         let (mut key, mut value, mut known) = ("", V::default(), true);
         for field in Fields::new(entry) {
             match field? {
                 // Every key is checked, also one that another key takes the place of.
-                (1, Value::Bytes(bytes)) => {
+                (1, WireValue::Bytes(bytes)) => {
                     key = std::str::from_utf8(bytes).map_err(|_| Malformed("a key that is not UTF-8"))?;
                 }
-                (2, Value::Bytes(bytes)) => merge(&mut value, bytes)?,
+                (2, WireValue::Bytes(bytes)) => merge(&mut value, bytes)?,
                 _ => known = false,
             }
         }
@@ -144,7 +144,7 @@ pub fn parse(record: &[u8]) -> Result<BTreeMap<&str, Feature<'_>>> {
 fn parse_features(record: &[u8]) -> std::result::Result<BTreeMap<&str, Feature<'_>>, Malformed> {
     let mut features = BTreeMap::new();
     for field in Fields::new(record) {
-        if let (1, Value::Bytes(bytes)) = field? {
+        if let (1, WireValue::Bytes(bytes)) = field? {
             merge_map(&mut features, bytes, Feature::merge)?;
         }
     }
@@ -298,7 +298,7 @@ fn usual_feature(value: &[u8]) -> Option<Cell<'_>> {
 /// The byte strings of a `BytesList` message.
 pub(crate) fn byte_strings(message: &[u8]) -> impl Iterator<Item = std::result::Result<&[u8], Malformed>> {
     Fields::new(message).filter_map(|field| match field {
-        Ok((1, Value::Bytes(value))) => Some(Ok(value)),
+        Ok((1, WireValue::Bytes(value))) => Some(Ok(value)),
         Ok(_) => None,
         Err(reason) => Some(Err(reason)),
     })

@@ -7,13 +7,13 @@ use crate::error::{Error, Result};
 use crate::example::columns::Column;
 use crate::example::plan::{Plan, Spec};
 use crate::example::walk::walk;
-use crate::feed::shard_set::Shards;
-use crate::format::array_record::Chunks;
+use crate::feed::shard_set::ShardSet;
+use crate::format::array_record::RecordScratch;
 use crate::format::gather::{self, fitting, locate, touch};
 use crate::image::Images;
 use crate::interrupt;
 use crate::io::cached_file::MAX_HELD;
-use crate::io::file::Pulse;
+use crate::io::file::Progress;
 use crate::ordered_queue::in_order;
 
 /// About this many bytes are checked and decoded at a time, and read if they are neighbours: little enough for a core's
@@ -44,9 +44,9 @@ const PART_BYTES: u64 = 1 << 17;
 
 /// What makes batches of records.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct BatchDecoder {
     /// Where the records are.
-    pub shards: Arc<Shards>,
+    pub shards: Arc<ShardSet>,
     /// The columns.
     pub plan: Arc<Plan>,
     /// The images among them.
@@ -105,7 +105,7 @@ pub struct Skipped {
 
 /// Where the time went.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
+pub struct StageTimes {
     /// Finding and reading records.
     pub read: Duration,
     /// Checksums.
@@ -116,8 +116,8 @@ pub struct Spent {
     pub image: Duration,
 }
 
-impl std::ops::AddAssign for Spent {
-    fn add_assign(&mut self, other: Spent) {
+impl std::ops::AddAssign for StageTimes {
+    fn add_assign(&mut self, other: StageTimes) {
         self.read += other.read;
         self.check += other.check;
         self.decode += other.decode;
@@ -126,23 +126,29 @@ impl std::ops::AddAssign for Spent {
 }
 
 /// What a thread uses again and again.
-pub struct Tools<'a> {
+pub struct DecodeScratch<'a> {
     /// What is read into.
     pub buffer: Vec<u8>,
     /// What chunks are unpacked into.
-    pub chunks: Chunks,
+    pub chunks: RecordScratch,
     /// How many bytes of shards the process may hold for it.
     pub hold: u64,
     /// Where its time went.
-    pub spent: Spent,
+    pub spent: StageTimes,
     /// Called now and then; an error from it ends the work.
-    pub pulse: Pulse<'a>,
+    pub pulse: Progress<'a>,
 }
 
-impl<'a> Tools<'a> {
+impl<'a> DecodeScratch<'a> {
     /// Nothing used yet.
-    pub fn new(pulse: Pulse<'a>) -> Tools<'a> {
-        Tools { buffer: Vec::new(), chunks: Chunks::default(), hold: MAX_HELD, spent: Spent::default(), pulse }
+    pub fn new(pulse: Progress<'a>) -> DecodeScratch<'a> {
+        DecodeScratch {
+            buffer: Vec::new(),
+            chunks: RecordScratch::default(),
+            hold: MAX_HELD,
+            spent: StageTimes::default(),
+            pulse,
+        }
     }
 }
 
@@ -191,9 +197,9 @@ pub fn decode_all(plan: &Plan, records: &[&[u8]]) -> Result<Vec<Column>> {
     Ok(columns)
 }
 
-impl Decoder {
+impl BatchDecoder {
     /// Records as batches of `batch` rows, the last of what is left.
-    pub fn batches(&self, rows: Rows<'_>, batch: usize, tools: &mut Tools<'_>) -> Result<Vec<Batch>> {
+    pub fn batches(&self, rows: Rows<'_>, batch: usize, tools: &mut DecodeScratch<'_>) -> Result<Vec<Batch>> {
         match self.all(rows, batch, tools) {
             Err(error) if self.skip && is_bad_record(&error) => (0..rows.numbers.len())
                 .step_by(batch)
@@ -204,7 +210,7 @@ impl Decoder {
     }
 
     /// A batch without its bad records.
-    fn good(&self, rows: Rows<'_>, tools: &mut Tools<'_>) -> Result<Batch> {
+    fn good(&self, rows: Rows<'_>, tools: &mut DecodeScratch<'_>) -> Result<Batch> {
         let (mut numbers, mut places, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
         for (row, (&number, &place)) in rows.numbers.iter().zip(rows.places).enumerate() {
             match self.all(rows.part(row, row + 1), 1, tools) {
@@ -229,7 +235,7 @@ impl Decoder {
         self.plan.specs().iter().map(Column::empty).collect()
     }
 
-    fn finish(&self, mut batch: Batch, rows: Rows<'_>, spent: &mut Spent) -> Result<Batch> {
+    fn finish(&self, mut batch: Batch, rows: Rows<'_>, spent: &mut StageTimes) -> Result<Batch> {
         if let Some(images) = &self.images {
             let mut lap = Lap(Instant::now());
             images
@@ -249,7 +255,7 @@ impl Decoder {
     }
 
     /// All of the records, or the first error.
-    fn all(&self, rows: Rows<'_>, batch: usize, tools: &mut Tools<'_>) -> Result<Vec<Batch>> {
+    fn all(&self, rows: Rows<'_>, batch: usize, tools: &mut DecodeScratch<'_>) -> Result<Vec<Batch>> {
         let numbers = rows.numbers;
         let mut lap = Lap(Instant::now());
         let neighbours = numbers.is_sorted_by(|one, next| one.checked_add(1) == Some(*next));
@@ -319,7 +325,9 @@ impl Decoder {
         let cut = |part: usize| part * count / parts;
         let work = |part: usize| {
             let rows = rows.part(cut(part), cut(part + 1));
-            Ok(self.batches(rows, rows.numbers.len().max(1), &mut Tools::new(&mut |_| interrupt::check()))?.pop())
+            Ok(self
+                .batches(rows, rows.numbers.len().max(1), &mut DecodeScratch::new(&mut |_| interrupt::check()))?
+                .pop())
         };
         let mut whole: Option<Batch> = None;
         in_order(parts, parts, work, |part| {
@@ -335,6 +343,6 @@ impl Decoder {
             Ok(())
         })?;
         let empty = || Batch { columns: self.columns(), ..Batch::default() };
-        whole.map_or_else(|| self.finish(empty(), rows, &mut Spent::default()), Ok)
+        whole.map_or_else(|| self.finish(empty(), rows, &mut StageTimes::default()), Ok)
     }
 }

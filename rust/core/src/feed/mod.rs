@@ -10,10 +10,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::{contained, Error, Result};
-use crate::feed::batch::{Batch, Decoder, Rows, Spent, Tools};
+use crate::feed::batch::{Batch, BatchDecoder, DecodeScratch, Rows, StageTimes};
 use crate::interrupt::{self, Watch};
 use crate::order::{Order, MAX_LENGTH};
-use crate::ordered_queue::{Limits, Queue, Taken};
+use crate::ordered_queue::{Limits, NextItem, Queue};
 
 /// Threads take work in runs of whole batches of about this many bytes: enough that handing over costs little.
 const RUN_BYTES: u64 = 1 << 20;
@@ -23,7 +23,7 @@ const RUNS: u64 = 4;
 
 /// What to read, in batches of what size, on how many threads.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct FeedOptions {
     /// Which record comes where.
     pub order: Order,
     /// In this epoch.
@@ -47,7 +47,7 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
     /// The time of its threads.
-    pub spent: Spent,
+    pub spent: StageTimes,
     /// How long threads waited for room.
     pub full: Duration,
     /// How long batches were waited for.
@@ -79,8 +79,8 @@ pub struct Feed {
 
 impl Feed {
     /// Starts the threads.
-    pub fn start(decoder: Decoder, options: Options) -> Result<Feed> {
-        let Options { order, epoch, start, stop, batch, drop_remainder, threads, budget } = options;
+    pub fn start(decoder: BatchDecoder, options: FeedOptions) -> Result<Feed> {
+        let FeedOptions { order, epoch, start, stop, batch, drop_remainder, threads, budget } = options;
         if batch == 0 || threads == 0 {
             return Err(Error::usage("expected at least one record a batch and one thread"));
         }
@@ -93,7 +93,7 @@ impl Feed {
         let bytes = budget / 3;
         let hold = (budget - bytes) as u64;
         let queue = Arc::new(Queue::new(Limits { ahead: usize::MAX, at_first: threads, bytes }));
-        let progress = Mutex::new(Progress { next: start, ..Progress::default() });
+        let progress = Mutex::new(RunTotals { next: start, ..RunTotals::default() });
         let share = bytes as u64 / RUNS.max(2 * threads as u64);
         let work = Arc::new(Work { decoder, order, epoch, stop, batch, ramp: threads, share, hold, progress });
         let watch = Watch::default();
@@ -119,7 +119,7 @@ impl Feed {
     }
 
     /// The next batch, waiting for it at most `patience`.
-    pub fn take(&mut self, patience: Duration) -> Result<Taken<Placed>> {
+    pub fn take(&mut self, patience: Duration) -> Result<NextItem<Placed>> {
         self.check_process()?;
         loop {
             if let Some((position, batch)) = self.run.next() {
@@ -127,19 +127,19 @@ impl Feed {
                 self.stats.records += batch.rows as u64;
                 self.stats.bytes += batch.frame_bytes;
                 self.stats.batches += 1;
-                return Ok(Taken::Item((position, batch)));
+                return Ok(NextItem::Item((position, batch)));
             }
             let began = Instant::now();
             let taken = self.queue.take(patience);
             self.stats.empty += began.elapsed();
             match taken {
-                Taken::Item(Ok(run)) => self.run = run.into_iter(),
-                Taken::Item(Err(error)) => {
+                NextItem::Item(Ok(run)) => self.run = run.into_iter(),
+                NextItem::Item(Err(error)) => {
                     self.end();
                     return Err(error);
                 }
-                Taken::NotYet => return Ok(Taken::NotYet),
-                Taken::End => return self.queue.failure().map_or(Ok(Taken::End), Err),
+                NextItem::NotYet => return Ok(NextItem::NotYet),
+                NextItem::End => return self.queue.failure().map_or(Ok(NextItem::End), Err),
             }
         }
     }
@@ -204,7 +204,7 @@ impl Drop for Feed {
 
 /// What the threads share.
 struct Work {
-    decoder: Decoder,
+    decoder: BatchDecoder,
     order: Order,
     epoch: u64,
     stop: u64,
@@ -215,28 +215,28 @@ struct Work {
     share: u64,
     /// The bytes of shards that may be held for it.
     hold: u64,
-    progress: Mutex<Progress>,
+    progress: Mutex<RunTotals>,
 }
 
 #[derive(Default)]
-struct Progress {
+struct RunTotals {
     /// The position that the next run begins at.
     next: u64,
     /// What was read and made so far, to judge what is to come.
     positions: u64,
     frame_bytes: u64,
     bytes: u64,
-    spent: Spent,
+    spent: StageTimes,
 }
 
 impl Work {
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    fn progress(&self) -> MutexGuard<'_, RunTotals> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self, queue: &Queue<Run>) {
         let mut pulse = |_| interrupt::check();
-        let mut tools = Tools { hold: self.hold, ..Tools::new(&mut pulse) };
+        let mut tools = DecodeScratch { hold: self.hold, ..DecodeScratch::new(&mut pulse) };
         while let Some((number, positions)) = queue.claim(|number| self.next_run(number)) {
             let count = positions.end - positions.start;
             let run = contained(|| self.decode(positions, &mut tools));
@@ -276,7 +276,7 @@ impl Work {
         Some(start..end)
     }
 
-    fn decode(&self, positions: Range<u64>, tools: &mut Tools<'_>) -> Run {
+    fn decode(&self, positions: Range<u64>, tools: &mut DecodeScratch<'_>) -> Run {
         let began = Instant::now();
         let mut places: Vec<u64> = positions.clone().collect();
         let mut numbers = places.clone();
@@ -294,10 +294,10 @@ mod tests {
     use super::*;
     use crate::example::encode::{self, Input, Values};
     use crate::example::plan::{spec, Dtype, Plan};
-    use crate::feed::shard_set::{Shards, Source};
+    use crate::feed::shard_set::{ShardSet, ShardSource};
 
     /// Shards of so many rows, numbered through.
-    fn shards(rows: &[usize]) -> (tempfile::TempDir, Arc<Shards>, Arc<Plan>) {
+    fn shards(rows: &[usize]) -> (tempfile::TempDir, Arc<ShardSet>, Arc<Plan>) {
         let plan = Plan::new(vec![spec("n", Dtype::Int64, Some(1))]).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let mut first = 0;
@@ -305,31 +305,31 @@ mod tests {
         for (shard, &rows) in rows.iter().enumerate() {
             let data: Vec<u8> = (first..first + rows as i64).flat_map(i64::to_le_bytes).collect();
             let inputs = [Input { values: Values::Numbers(&data), row_splits: None, present: None }];
-            let frames = encode::Batch::new(&plan, &inputs, rows).unwrap().encode(0..rows, Vec::new()).unwrap();
+            let frames = encode::EncodeBatch::new(&plan, &inputs, rows).unwrap().encode(0..rows, Vec::new()).unwrap();
             let path = folder.path().join(shard.to_string());
             std::fs::write(&path, frames.bytes()).unwrap();
-            sources.push(Source { path, records: rows as u64, sidecar: None, rules: None });
+            sources.push(ShardSource { path, records: rows as u64, sidecar: None, rules: None });
             first += rows as i64;
         }
-        (folder, Arc::new(Shards::new(sources).unwrap()), Arc::new(plan))
+        (folder, Arc::new(ShardSet::new(sources).unwrap()), Arc::new(plan))
     }
 
-    fn decoder(shards: &Arc<Shards>, plan: &Arc<Plan>) -> Decoder {
-        Decoder { shards: shards.clone(), plan: plan.clone(), images: None, skip: false }
+    fn decoder(shards: &Arc<ShardSet>, plan: &Arc<Plan>) -> BatchDecoder {
+        BatchDecoder { shards: shards.clone(), plan: plan.clone(), images: None, skip: false }
     }
 
-    fn options(order: Order, batch: usize, threads: usize) -> Options {
-        Options { order, epoch: 2, start: 0, stop: None, batch, drop_remainder: false, threads, budget: 1 << 22 }
+    fn options(order: Order, batch: usize, threads: usize) -> FeedOptions {
+        FeedOptions { order, epoch: 2, start: 0, stop: None, batch, drop_remainder: false, threads, budget: 1 << 22 }
     }
 
     fn next(feed: &mut Feed) -> Option<(u64, Vec<i64>)> {
         match feed.take(Duration::from_secs(60)).unwrap() {
-            Taken::Item((position, batch)) => {
+            NextItem::Item((position, batch)) => {
                 let number = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().unwrap());
                 Some((position, batch.columns[0].values.bytes().chunks(8).map(number).collect()))
             }
-            Taken::End => None,
-            Taken::NotYet => panic!("waited a minute"),
+            NextItem::End => None,
+            NextItem::NotYet => panic!("waited a minute"),
         }
     }
 
@@ -348,7 +348,7 @@ mod tests {
             let numbers: Vec<i64> = numbers.into_iter().map(|number| number as i64).collect();
             for threads in [1, 2, 5] {
                 for (batch, drop_remainder) in [(7, false), (256, true), (99_998, false), (200_000, true)] {
-                    let options = Options { drop_remainder, ..options(order.clone(), batch, threads) };
+                    let options = FeedOptions { drop_remainder, ..options(order.clone(), batch, threads) };
                     let got = all(Feed::start(decoder(&shards, &plan), options).unwrap());
                     let mut expected: Vec<Vec<i64>> = numbers.chunks(batch).map(<[i64]>::to_vec).collect();
                     if drop_remainder {
@@ -364,8 +364,8 @@ mod tests {
     fn a_part_of_an_order_is_that_part() {
         let (_folder, shards, plan) = shards(&[100, 100]);
         let order = Order::span(0, 200).unwrap().shuffle(1, None).unwrap().repeat(None).unwrap();
-        let whole = Options { stop: Some(900), ..options(order.clone(), 10, 2) };
-        let part = Options { start: 250, ..whole.clone() };
+        let whole = FeedOptions { stop: Some(900), ..options(order.clone(), 10, 2) };
+        let part = FeedOptions { start: 250, ..whole.clone() };
         let whole = all(Feed::start(decoder(&shards, &plan), whole).unwrap());
         assert_eq!(all(Feed::start(decoder(&shards, &plan), part).unwrap()), whole[25..]);
         let mut ever = Feed::start(decoder(&shards, &plan), options(order, 10, 2)).unwrap();
@@ -378,7 +378,7 @@ mod tests {
         let (_folder, shards, plan) = shards(&[200_000]);
         for (budget, most) in [(0, 8000), (40_000, 40_000), (1 << 20, 1 << 20)] {
             let order = Order::span(0, 200_000).unwrap();
-            let options = Options { budget, ..options(order, 1000, 2) };
+            let options = FeedOptions { budget, ..options(order, 1000, 2) };
             let mut feed = Feed::start(decoder(&shards, &plan), options).unwrap();
             for _ in 0..3 {
                 std::thread::sleep(Duration::from_millis(50));
@@ -406,7 +406,7 @@ mod tests {
         let (_folder, shards, plan) = shards(&[20_000]);
         let order = Order::span(0, 20_000).unwrap();
         // Without room for a second batch, one is claimed whenever one was taken: just when it is asked.
-        let options = Options { budget: 0, ..options(order, 1, 3) };
+        let options = FeedOptions { budget: 0, ..options(order, 1, 3) };
         let mut feed = Feed::start(decoder(&shards, &plan), options).unwrap();
         for _ in 0..20_000 {
             next(&mut feed).unwrap();
@@ -424,7 +424,7 @@ mod tests {
         let error = feed.take(Duration::from_secs(60)).unwrap_err();
         assert_eq!((error.record(), error.field()), (Some(5), Some("other")));
         assert!(error.offset().is_some() && error.path().is_some_and(|path| path.ends_with("1")));
-        assert!(matches!(feed.take(Duration::from_secs(60)), Ok(Taken::End)));
+        assert!(matches!(feed.take(Duration::from_secs(60)), Ok(NextItem::End)));
     }
 
     #[test]
@@ -437,11 +437,11 @@ mod tests {
         }
         std::fs::write(&path, bytes).unwrap();
         for batch in [1, 7, 100, 2000] {
-            let decoder = Decoder { skip: true, ..decoder(&shards, &plan) };
+            let decoder = BatchDecoder { skip: true, ..decoder(&shards, &plan) };
             let order = Order::span(0, 1010).unwrap().slice(4, None, 1, false).unwrap();
             let mut feed = Feed::start(decoder, options(order, batch, 2)).unwrap();
             let (mut numbers, mut skipped, mut rows) = (Vec::new(), Vec::new(), 0);
-            while let Taken::Item((position, batch)) = feed.take(Duration::from_secs(60)).unwrap() {
+            while let NextItem::Item((position, batch)) = feed.take(Duration::from_secs(60)).unwrap() {
                 rows += batch.rows + batch.skipped.len();
                 for bad in batch.skipped {
                     skipped.push((position + bad.row as u64, bad.number));

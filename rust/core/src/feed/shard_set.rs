@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use crate::codec::stream::Compression;
 use crate::error::{Error, Kind, Result};
-use crate::format::array_record::Buffer;
+use crate::format::array_record::ReadBuffer;
 use crate::format::index::Index;
-use crate::format::opened_shard::Opened;
-use crate::format::tar::{self, Rules};
-use crate::format::tfrecord::shard::{Shard, Sidecar};
+use crate::format::opened_shard::Shard;
+use crate::format::tar::{self, TarRules};
+use crate::format::tfrecord::shard::{Sidecar, TfRecordShard};
 use crate::interrupt;
-use crate::io::file::{Bring, Plain, Pulse, Stamp, BRINGS};
-use crate::io::fork_cell::Once;
-use crate::io::range_cache::Pieces;
+use crate::io::file::{Fetch, Progress, RandomAccessFile, Stamp, BRINGS};
+use crate::io::fork_cell::ForkCell;
+use crate::io::range_cache::RangeCache;
 
 /// A shard that is known from outside: its file, how many records it has, and where its index may be.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct ShardSource {
     /// The file.
     pub path: PathBuf,
     /// How many records there are said to be.
@@ -26,7 +26,7 @@ pub struct Source {
     /// Its index, which is used if it fits.
     pub sidecar: Option<PathBuf>,
     /// What the files of a tar archive are read as.
-    pub rules: Option<Arc<Rules>>,
+    pub rules: Option<Arc<TarRules>>,
 }
 
 /// Where the bytes of shards come from.
@@ -35,16 +35,16 @@ enum Origin {
     /// Files that are there.
     Files,
     /// Files that someone brings first.
-    Brought(Arc<dyn Bring>),
+    Brought(Arc<dyn Fetch>),
     /// Files that are elsewhere: the size of each, and what is here of it.
-    Pieces(Vec<(u64, Arc<Pieces>)>),
+    Pieces(Vec<(u64, Arc<RangeCache>)>),
 }
 
 /// A sequence of records over many shards.
 #[derive(Debug)]
-pub struct Shards {
-    sources: Vec<Source>,
-    opened: Vec<Once<Opened>>,
+pub struct ShardSet {
+    sources: Vec<ShardSource>,
+    opened: Vec<ForkCell<Shard>>,
     /// The number of each shard's first record, and of none behind the last.
     starts: Vec<u64>,
     /// How many threads have opened many at a time.
@@ -54,9 +54,9 @@ pub struct Shards {
     stamps: Vec<Option<Arc<Stamp>>>,
 }
 
-impl Shards {
+impl ShardSet {
     /// Shards, none of them opened yet.
-    pub fn new(sources: Vec<Source>) -> Result<Shards> {
+    pub fn new(sources: Vec<ShardSource>) -> Result<ShardSet> {
         let mut starts = Vec::with_capacity(sources.len() + 1);
         let mut end = 0u64;
         starts.push(0);
@@ -68,26 +68,26 @@ impl Shards {
             })?;
             starts.push(end);
         }
-        let opened = sources.iter().map(|_| Once::default()).collect();
-        Ok(Shards { sources, opened, starts, turns: AtomicUsize::new(0), origin: Origin::Files, stamps: Vec::new() })
+        let opened = sources.iter().map(|_| ForkCell::default()).collect();
+        Ok(ShardSet { sources, opened, starts, turns: AtomicUsize::new(0), origin: Origin::Files, stamps: Vec::new() })
     }
 
     /// The same, where someone brings a file before it is opened.
     #[must_use]
-    pub fn brought_by(self, bring: Arc<dyn Bring>) -> Shards {
-        Shards { origin: Origin::Brought(bring), ..self }
+    pub fn brought_by(self, bring: Arc<dyn Fetch>) -> ShardSet {
+        ShardSet { origin: Origin::Brought(bring), ..self }
     }
 
     /// The same with files that are elsewhere, of these sizes: what is read of them has to be put here first.
     #[must_use]
-    pub fn in_pieces(self, sizes: impl Iterator<Item = u64>) -> Shards {
-        Shards { origin: Origin::Pieces(sizes.map(|size| (size, Arc::default())).collect()), ..self }
+    pub fn in_pieces(self, sizes: impl Iterator<Item = u64>) -> ShardSet {
+        ShardSet { origin: Origin::Pieces(sizes.map(|size| (size, Arc::default())).collect()), ..self }
     }
 
     /// The same, where each shard is opened only while its stamp's file is unchanged.
     #[must_use]
-    pub fn stamped(self, stamps: Vec<Option<Arc<Stamp>>>) -> Shards {
-        Shards { stamps, ..self }
+    pub fn stamped(self, stamps: Vec<Option<Arc<Stamp>>>) -> ShardSet {
+        ShardSet { stamps, ..self }
     }
 
     fn stamp(&self, number: usize) -> Option<&Stamp> {
@@ -109,7 +109,7 @@ impl Shards {
     }
 
     /// A shard's file; one that takes its place is an error if the shard has a stamp.
-    fn watched(&self, number: usize, file: Plain) -> Plain {
+    fn watched(&self, number: usize, file: RandomAccessFile) -> RandomAccessFile {
         match self.stamp(number) {
             Some(stamp) => file.watched(stamp.path == self.sources[number].path),
             None => file,
@@ -117,17 +117,17 @@ impl Shards {
     }
 
     /// A shard's file, brought if that is how it comes.
-    fn file(&self, number: usize, pulse: Pulse<'_>) -> Result<Plain> {
+    fn file(&self, number: usize, pulse: Progress<'_>) -> Result<RandomAccessFile> {
         let path = &self.sources[number].path;
         match &self.origin {
-            Origin::Files => Plain::open(path).map(|file| self.watched(number, file)),
-            Origin::Pieces(files) => Ok(Plain::in_pieces(path, files[number].0, files[number].1.clone())),
+            Origin::Files => RandomAccessFile::open(path).map(|file| self.watched(number, file)),
+            Origin::Pieces(files) => Ok(RandomAccessFile::in_pieces(path, files[number].0, files[number].1.clone())),
             Origin::Brought(bring) => {
                 let mut left = BRINGS;
                 loop {
                     bring.bring(path, pulse)?;
                     left -= 1;
-                    match Plain::open(path) {
+                    match RandomAccessFile::open(path) {
                         Err(error) if left > 0 && matches!(error.kind(), Kind::Io(Some(2))) => {}
                         opened => return opened.map(|file| self.watched(number, file.brought_by(bring.clone()))),
                     }
@@ -137,12 +137,12 @@ impl Shards {
     }
 
     /// A single one that is open already.
-    pub fn of(shard: Opened) -> Shards {
+    pub fn of(shard: Shard) -> ShardSet {
         let records = shard.len() as u64;
-        let source = Source { path: shard.file().path().to_path_buf(), records, sidecar: None, rules: None };
-        let opened = Once::default();
+        let source = ShardSource { path: shard.file().path().to_path_buf(), records, sidecar: None, rules: None };
+        let opened = ForkCell::default();
         opened.fill(shard);
-        Shards {
+        ShardSet {
             sources: vec![source],
             opened: vec![opened],
             starts: vec![0, records],
@@ -178,13 +178,13 @@ impl Shards {
     }
 
     /// A shard, if it is open.
-    pub fn opened(&self, number: usize) -> Option<&Opened> {
+    pub fn opened(&self, number: usize) -> Option<&Shard> {
         self.opened[number].get()
     }
 
     /// A shard, opened if it is not yet. Two threads that need it at once may both open it; one of the two is kept. So
     /// nobody waits for a thread that a fork left behind.
-    pub fn shard(&self, number: usize, pulse: Pulse<'_>) -> Result<&Opened> {
+    pub fn shard(&self, number: usize, pulse: Progress<'_>) -> Result<&Shard> {
         if let Some(shard) = self.opened[number].get() {
             return Ok(shard);
         }
@@ -198,7 +198,7 @@ impl Shards {
         })
     }
 
-    fn open_shard(&self, number: usize, pulse: Pulse<'_>) -> Result<Opened> {
+    fn open_shard(&self, number: usize, pulse: Progress<'_>) -> Result<Shard> {
         let source = &self.sources[number];
         let file = self.file(number, pulse)?;
         let sidecar = match source.sidecar.as_deref().map(Index::read) {
@@ -207,7 +207,7 @@ impl Shards {
             Some(Err(error)) if !file.is_whole() => return Err(error),
             Some(Err(_)) | None => Sidecar::Ignore,
         };
-        let opened = Opened::from_file(file, sidecar, source.rules.as_ref(), pulse).and_then(|shard| {
+        let opened = Shard::from_file(file, sidecar, source.rules.as_ref(), pulse).and_then(|shard| {
             if shard.len() as u64 == source.records {
                 return Ok(shard);
             }
@@ -223,7 +223,7 @@ impl Shards {
 
     /// A TFRecord shard that was cut off since its index was made: the records that are left are where they were, and each
     /// of the others is an error of its own.
-    fn cut_off(&self, number: usize, pulse: Pulse<'_>) -> Option<Opened> {
+    fn cut_off(&self, number: usize, pulse: Progress<'_>) -> Option<Shard> {
         let index = Index::read(self.sources[number].sidecar.as_deref()?).ok()?;
         let file = self.file(number, pulse).ok()?;
         let size = file.size();
@@ -233,11 +233,11 @@ impl Shards {
             return None;
         }
         let offsets = index.offsets.iter().map(|&offset| offset.min(size)).collect();
-        Some(Opened::TfRecord(Arc::new(Shard::with_offsets(file, Compression::None, offsets))))
+        Some(Shard::TfRecord(Arc::new(TfRecordShard::with_offsets(file, Compression::None, offsets))))
     }
 
     /// Opens the shards of some records that are not open yet. Threads that need the same ones begin at different ends.
-    pub fn open(&self, numbers: &[u64], pulse: Pulse<'_>) -> Result<()> {
+    pub fn open(&self, numbers: &[u64], pulse: Progress<'_>) -> Result<()> {
         let mut closed = Vec::new();
         let mut within = 0..0;
         for &number in numbers {
@@ -258,7 +258,7 @@ impl Shards {
     }
 
     /// One record's data, checked.
-    pub fn read<'b>(&'b self, number: u64, buffer: &'b mut Buffer) -> Result<&'b [u8]> {
+    pub fn read<'b>(&'b self, number: u64, buffer: &'b mut ReadBuffer) -> Result<&'b [u8]> {
         let (shard, record) = self.locate(number)?;
         self.shard(shard, &mut |_| interrupt::check())?.read(record, buffer)
     }
@@ -266,7 +266,7 @@ impl Shards {
     /// Whether reading a record needs no system call.
     pub fn is_in_memory(&self, number: u64) -> bool {
         let shard = self.locate(number).ok().and_then(|(shard, _)| self.opened[shard].get());
-        shard.is_some_and(Opened::is_in_memory)
+        shard.is_some_and(Shard::is_in_memory)
     }
 
     /// Adds the file, the number within it and the offset to the error of one record.
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
     use crate::format::frame::Frames;
 
-    fn written(folder: &std::path::Path, counts: &[u64]) -> Vec<Source> {
+    fn written(folder: &std::path::Path, counts: &[u64]) -> Vec<ShardSource> {
         let mut number = 0;
         let mut source = |(shard, &records): (usize, &u64)| {
             let mut frames = Frames::default();
@@ -299,7 +299,7 @@ mod tests {
             }
             let path = folder.join(format!("{shard}.tfrecord"));
             std::fs::write(&path, frames.bytes()).unwrap();
-            Source { path, records, sidecar: None, rules: None }
+            ShardSource { path, records, sidecar: None, rules: None }
         };
         counts.iter().enumerate().map(&mut source).collect()
     }
@@ -307,13 +307,13 @@ mod tests {
     #[test]
     fn any_record_of_any_shard() {
         let folder = tempfile::tempdir().unwrap();
-        let shards = Shards::new(written(folder.path(), &[3, 0, 5, 1, 0])).unwrap();
+        let shards = ShardSet::new(written(folder.path(), &[3, 0, 5, 1, 0])).unwrap();
         assert_eq!(shards.len(), 9);
         for number in [8, 0, 3, 2, 7] {
-            assert_eq!(shards.read(number, &mut Buffer::default()).unwrap(), format!("record {number}").as_bytes());
+            assert_eq!(shards.read(number, &mut ReadBuffer::default()).unwrap(), format!("record {number}").as_bytes());
         }
         assert_eq!((shards.locate(3).unwrap(), shards.locate(8).unwrap()), ((2, 0), (3, 0)));
-        assert_eq!(shards.read(9, &mut Buffer::default()).unwrap_err().kind(), Kind::OutOfRange);
+        assert_eq!(shards.read(9, &mut ReadBuffer::default()).unwrap_err().kind(), Kind::OutOfRange);
     }
 
     #[test]
@@ -331,8 +331,8 @@ mod tests {
             std::fs::rename(&fresh, path).unwrap();
         };
         let own: Vec<_> = sources.iter().map(|source| stamp(source.path.clone())).collect();
-        let shards = Shards::new(sources.clone()).unwrap().stamped(own);
-        let read = |number| shards.read(number, &mut Buffer::default()).map(<[u8]>::to_vec);
+        let shards = ShardSet::new(sources.clone()).unwrap().stamped(own);
+        let read = |number| shards.read(number, &mut ReadBuffer::default()).map(<[u8]>::to_vec);
         assert_eq!(read(0).unwrap(), b"record 0");
         sources.iter().for_each(|source| replace(&source.path));
         assert_eq!(read(1).unwrap(), b"record 1", "an open file is read on");
@@ -345,8 +345,8 @@ mod tests {
         let manifest = folder.path().join("manifest");
         std::fs::write(&manifest, "{}").unwrap();
         let shared = stamp(manifest.clone());
-        let shards = Shards::new(sources.clone()).unwrap().stamped(vec![shared.clone(), shared]);
-        let read = |number| shards.read(number, &mut Buffer::default()).map(<[u8]>::to_vec);
+        let shards = ShardSet::new(sources.clone()).unwrap().stamped(vec![shared.clone(), shared]);
+        let read = |number| shards.read(number, &mut ReadBuffer::default()).map(<[u8]>::to_vec);
         assert_eq!(read(0).unwrap(), b"record 0");
         std::fs::remove_file(&manifest).unwrap();
         std::fs::remove_file(&sources[1].path).unwrap();
@@ -362,8 +362,8 @@ mod tests {
         let sources = written(folder.path(), &[100]);
         let path = sources[0].path.clone();
         let stamp = Arc::new(Stamp { identity: Identity::read(&path).unwrap(), path: path.clone() });
-        let shards = Shards::new(sources).unwrap().stamped(vec![Some(stamp)]);
-        let read = |number| shards.read(number, &mut Buffer::default()).map(<[u8]>::to_vec);
+        let shards = ShardSet::new(sources).unwrap().stamped(vec![Some(stamp)]);
+        let read = |number| shards.read(number, &mut ReadBuffer::default()).map(<[u8]>::to_vec);
         assert_eq!(read(0).unwrap(), b"record 0");
         let bytes = std::fs::read(&path).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20)); // coarser than the clock of any file system here
@@ -376,20 +376,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut sources = written(folder.path(), &[3, 4]);
         sources[1].records = 5;
-        let shards = Shards::new(sources).unwrap();
-        assert!(shards.read(0, &mut Buffer::default()).is_ok());
-        let error = shards.read(3, &mut Buffer::default()).unwrap_err().to_string();
+        let shards = ShardSet::new(sources).unwrap();
+        assert!(shards.read(0, &mut ReadBuffer::default()).is_ok());
+        let error = shards.read(3, &mut ReadBuffer::default()).unwrap_err().to_string();
         assert!(error.starts_with("expected a shard of 5 records, got 4 - at ") && error.contains("1.tfrecord"));
-        let endless = Source { path: "a".into(), records: u64::MAX, sidecar: None, rules: None };
-        assert!(Shards::new(vec![endless.clone(), endless]).is_err());
+        let endless = ShardSource { path: "a".into(), records: u64::MAX, sidecar: None, rules: None };
+        assert!(ShardSet::new(vec![endless.clone(), endless]).is_err());
     }
 
     /// Copies files from another folder.
     #[derive(Debug)]
     struct Copies(PathBuf, AtomicUsize);
 
-    impl Bring for Copies {
-        fn bring(&self, path: &std::path::Path, _: Pulse<'_>) -> Result<()> {
+    impl Fetch for Copies {
+        fn bring(&self, path: &std::path::Path, _: Progress<'_>) -> Result<()> {
             self.1.fetch_add(1, Ordering::Relaxed);
             let from = self.0.join(path.file_name().unwrap());
             std::fs::copy(&from, path).map(drop).map_err(|error| Error::io("copying failed", &error).in_file(&from))
@@ -402,8 +402,8 @@ mod tests {
         let mut sources = written(there.path(), &[3, 100]); // so many that it is not held
         sources.iter_mut().for_each(|source| source.path = here.path().join(source.path.file_name().unwrap()));
         let bring = Arc::new(Copies(there.path().into(), AtomicUsize::new(0)));
-        let shards = Shards::new(sources.clone()).unwrap().brought_by(bring.clone());
-        let read = |number| shards.read(number, &mut Buffer::default()).map(<[u8]>::to_vec);
+        let shards = ShardSet::new(sources.clone()).unwrap().brought_by(bring.clone());
+        let read = |number| shards.read(number, &mut ReadBuffer::default()).map(<[u8]>::to_vec);
         assert_eq!(read(4).unwrap(), b"record 4");
         assert!(!sources[0].path.exists() && sources[1].path.exists(), "only what is needed is brought");
         std::fs::remove_file(&sources[1].path).unwrap();
@@ -420,23 +420,23 @@ mod tests {
         let mut sources = written(folder.path(), &[5]);
         let bytes = std::fs::read(&sources[0].path).unwrap();
         let index = folder.path().join("0.index");
-        let scanned = Shard::open(&sources[0].path, Sidecar::Ignore, &mut |_| Ok(())).unwrap();
+        let scanned = TfRecordShard::open(&sources[0].path, Sidecar::Ignore, &mut |_| Ok(())).unwrap();
         std::fs::write(&index, scanned.index(&mut |_| Ok(())).unwrap().to_bytes()).unwrap();
         for length in 1..bytes.len() {
             std::fs::write(&sources[0].path, &bytes[..length]).unwrap();
             sources[0].sidecar = Some(index.clone());
-            let shards = Shards::new(sources.clone()).unwrap();
+            let shards = ShardSet::new(sources.clone()).unwrap();
             for number in 0..5 {
-                match shards.read(number, &mut Buffer::default()) {
+                match shards.read(number, &mut ReadBuffer::default()) {
                     Ok(record) => assert_eq!(record, format!("record {number}").as_bytes()),
                     Err(error) => assert_eq!((error.kind(), error.record()), (Kind::Corrupt, Some(number)), "{error}"),
                 }
                 let left = scanned.offsets()[number as usize + 1] <= length as u64;
-                assert_eq!(shards.read(number, &mut Buffer::default()).is_ok(), left, "{number} of {length} bytes");
+                assert_eq!(shards.read(number, &mut ReadBuffer::default()).is_ok(), left, "{number} of {length} bytes");
             }
             sources[0].sidecar = None;
-            let unknown = Shards::new(sources.clone()).unwrap();
-            assert_eq!(unknown.read(0, &mut Buffer::default()).unwrap_err().kind(), Kind::Corrupt);
+            let unknown = ShardSet::new(sources.clone()).unwrap();
+            assert_eq!(unknown.read(0, &mut ReadBuffer::default()).unwrap_err().kind(), Kind::Corrupt);
         }
     }
 
@@ -447,15 +447,16 @@ mod tests {
         let bytes = std::fs::read(&sources[1].path).unwrap();
         let index = folder.path().join("1.index");
         let scanned =
-            crate::format::tfrecord::shard::Shard::open(&sources[1].path, Sidecar::Ignore, &mut |_| Ok(())).unwrap();
+            crate::format::tfrecord::shard::TfRecordShard::open(&sources[1].path, Sidecar::Ignore, &mut |_| Ok(()))
+                .unwrap();
         std::fs::write(&index, scanned.index(&mut |_| Ok(())).unwrap().to_bytes()).unwrap();
         sources[1].sidecar = Some(index);
         sources.iter_mut().for_each(|source| source.path = "elsewhere".into());
         let sizes = [0, bytes.len() as u64].into_iter();
-        let shards = Shards::new(sources).unwrap().in_pieces(sizes);
+        let shards = ShardSet::new(sources).unwrap().in_pieces(sizes);
         let mut asked = 0;
         let record = loop {
-            match shards.read(5, &mut Buffer::default()) {
+            match shards.read(5, &mut ReadBuffer::default()) {
                 Ok(record) => break record.to_vec(),
                 Err(error) => {
                     let Kind::NotDownloaded(length) = error.kind() else { panic!("{error}") };
@@ -472,9 +473,9 @@ mod tests {
     #[test]
     fn thousands_of_shards_do_not_use_up_files() {
         let folder = tempfile::tempdir().unwrap();
-        let shards = Shards::new(written(folder.path(), &[2; 3000])).unwrap();
+        let shards = ShardSet::new(written(folder.path(), &[2; 3000])).unwrap();
         for number in (0..6000).chain((0..6000).rev()) {
-            assert_eq!(shards.read(number, &mut Buffer::default()).unwrap(), format!("record {number}").as_bytes());
+            assert_eq!(shards.read(number, &mut ReadBuffer::default()).unwrap(), format!("record {number}").as_bytes());
         }
         let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
         assert!(open < 600, "{open} files are open");

@@ -1,13 +1,13 @@
 //! Records of any order, read together: neighbours in one piece, wherever they stand in the order.
 
 use crate::error::{Error, Result};
-use crate::feed::shard_set::Shards;
-use crate::format::array_record::Chunks;
+use crate::feed::shard_set::ShardSet;
+use crate::format::array_record::RecordScratch;
 use crate::format::frame::{self, Frames};
-use crate::format::opened_shard::{Extent, Opened};
+use crate::format::opened_shard::{Extent, Shard};
 use crate::interrupt;
 use crate::io::cached_file::MAX_HELD;
-use crate::io::file::Pulse;
+use crate::io::file::Progress;
 use crate::limits;
 
 /// A gap is read along when that costs less than another system call: up to this many bytes ...
@@ -21,7 +21,7 @@ const READ_BYTES: u64 = 1 << 20;
 /// Where a record's frame is, or its chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'s> {
-    shard: &'s Opened,
+    shard: &'s Shard,
     /// The shard's number.
     place: usize,
     /// The record's number within the shard.
@@ -54,10 +54,10 @@ impl Row<'_> {
 }
 
 /// The rows of some records.
-pub fn locate<'s>(shards: &'s Shards, numbers: &[u64], pulse: Pulse<'_>) -> Result<Vec<Row<'s>>> {
+pub fn locate<'s>(shards: &'s ShardSet, numbers: &[u64], pulse: Progress<'_>) -> Result<Vec<Row<'s>>> {
     let mut rows = Vec::with_capacity(numbers.len());
     let (mut within, mut place) = (0..0, 0);
-    let mut known: Option<&Opened> = None;
+    let mut known: Option<&Shard> = None;
     for (row, &number) in numbers.iter().enumerate() {
         interrupt::check_at(row)?;
         let shard = match known {
@@ -129,14 +129,14 @@ pub fn frames<'b, 's: 'b>(rows: &mut [Row<'s>], buffer: &'b mut Vec<u8>, hold: u
 }
 
 /// The data of some rows whose frames or chunks were read, checked. An error names the row, and leaves the rest.
-pub fn open<'b>(rows: &[Row<'_>], frames: &[&'b [u8]], chunks: &'b mut Chunks) -> Result<Vec<&'b [u8]>> {
+pub fn open<'b>(rows: &[Row<'_>], frames: &[&'b [u8]], chunks: &'b mut RecordScratch) -> Result<Vec<&'b [u8]>> {
     let mut data = Vec::with_capacity(rows.len());
     let (mut unpacked, mut made) = (Vec::new(), Vec::new());
     chunks.made.clear();
     for (number, (row, frame)) in rows.iter().zip(frames).enumerate() {
         let checked = match row.shard {
-            Opened::TfRecord(_) => frame::open(frame),
-            Opened::ArrayRecord(shard) => {
+            Shard::TfRecord(_) => frame::open(frame),
+            Shard::ArrayRecord(shard) => {
                 if unpacked.is_empty() {
                     chunks.forget_but(shard, row.record);
                 }
@@ -145,7 +145,7 @@ pub fn open<'b>(rows: &[Row<'_>], frames: &[&'b [u8]], chunks: &'b mut Chunks) -
                     &[][..]
                 })
             }
-            Opened::Tar(shard) => shard.make(row.record, frame, &mut chunks.made).map(|place| {
+            Shard::Tar(shard) => shard.make(row.record, frame, &mut chunks.made).map(|place| {
                 made.push((number, place));
                 &[][..]
             }),
@@ -162,19 +162,19 @@ pub fn open<'b>(rows: &[Row<'_>], frames: &[&'b [u8]], chunks: &'b mut Chunks) -
 }
 
 /// Some records of many shards in the order they are asked for, checked; neighbours are read together.
-pub fn read_many(shards: &Shards, numbers: &[u64], pulse: Pulse<'_>) -> Result<Frames> {
+pub fn read_many(shards: &ShardSet, numbers: &[u64], pulse: Progress<'_>) -> Result<Frames> {
     let mut rows = locate(shards, numbers, pulse)?;
     let mut made = Frames::default();
-    let (mut buffer, mut chunks) = (Vec::new(), Chunks::default());
+    let (mut buffer, mut chunks) = (Vec::new(), RecordScratch::default());
     let mut done = 0;
     while done < rows.len() {
         pulse(done as u64)?;
         let end = done + fitting(&rows[done..], READ_BYTES);
         let place = |error: Error, row: u64| shards.place(numbers[done + row as usize], error);
         let frames = frames(&mut rows[done..end], &mut buffer, MAX_HELD)?;
-        if rows[done..end].iter().all(|row| matches!(row.shard, Opened::Tar(_))) {
+        if rows[done..end].iter().all(|row| matches!(row.shard, Shard::Tar(_))) {
             for (number, (row, frame)) in rows[done..end].iter().zip(frames).enumerate() {
-                if let Opened::Tar(shard) = row.shard {
+                if let Shard::Tar(shard) = row.shard {
                     let written = made.push_with(|out| shard.write(row.record, frame, out));
                     written.map_err(|error| place(error, number as u64))?;
                 }

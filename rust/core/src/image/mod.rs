@@ -19,15 +19,15 @@ mod webp;
 use fast_image_resize::Resizer;
 
 use crate::error::{Error, Result};
-use crate::example::columns::{Buffer, Column, Shapes};
+use crate::example::columns::{Column, ColumnBuffer, Shapes};
 use crate::example::plan::{Dtype, Encoding, Plan};
 use crate::interrupt;
 use crate::limits;
 
 pub use encode::resize_file;
-pub use formats::{Format, Shape, FREE_PIXELS, MAX_PIXELS, PIXELS_PER_BYTE};
-pub use header::Header;
-pub use options::{Area, Crop, Options, MAX_SIDE};
+pub use formats::{ImageFormat, ImageShape, FREE_PIXELS, MAX_PIXELS, PIXELS_PER_BYTE};
+pub use header::ImageHeader;
+pub use options::{Area, Crop, ImageOptions, MAX_SIDE};
 
 use options::Drawn;
 
@@ -48,14 +48,14 @@ pub struct Pixels {
 }
 
 /// Decodes an image file. `random` decides what a random crop keeps, and whether the image is flipped.
-pub fn decode(bytes: &[u8], options: &Options, random: u64) -> Result<Pixels> {
+pub fn decode(bytes: &[u8], options: &ImageOptions, random: u64) -> Result<Pixels> {
     options.check()?;
     decode_one(bytes, options, random)
 }
 
 /// The same with options that are checked: an image alone may have a size and whatever channels it has.
-fn decode_one(bytes: &[u8], options: &Options, random: u64) -> Result<Pixels> {
-    let mut decoder = Decoder::default();
+fn decode_one(bytes: &[u8], options: &ImageOptions, random: u64) -> Result<Pixels> {
+    let mut decoder = ImageDecoder::default();
     let (drawn, shape) = decoder.read(bytes, options, random)?;
     let [height, width, channels] = shape;
     let mut data = Vec::new();
@@ -66,16 +66,16 @@ fn decode_one(bytes: &[u8], options: &Options, random: u64) -> Result<Pixels> {
 
 /// Memory that one image after the other is decoded in.
 #[derive(Default)]
-struct Decoder {
+struct ImageDecoder {
     pixels: Vec<u8>,
     converted: Vec<u8>,
-    shape: Shape,
+    shape: ImageShape,
     resizer: Resizer,
 }
 
-impl Decoder {
+impl ImageDecoder {
     /// Decodes an image to the wanted channels, and says what becomes of it, and in which shape.
-    fn read(&mut self, bytes: &[u8], options: &Options, random: u64) -> Result<(Drawn, Shape)> {
+    fn read(&mut self, bytes: &[u8], options: &ImageOptions, random: u64) -> Result<(Drawn, ImageShape)> {
         self.shape = formats::read(bytes, options.channels, &mut self.pixels)?;
         let [height, width, stored] = self.shape;
         let channels = options.channels.unwrap_or(stored);
@@ -97,12 +97,12 @@ impl Decoder {
 /// Which columns hold images, and what becomes of them.
 #[derive(Clone, Debug, Default)]
 pub struct Images {
-    columns: Vec<(String, Options)>,
+    columns: Vec<(String, ImageOptions)>,
 }
 
 impl Images {
     /// Decodes the columns with these keys.
-    pub fn new(columns: Vec<(String, Options)>) -> Result<Images> {
+    pub fn new(columns: Vec<(String, ImageOptions)>) -> Result<Images> {
         for (key, options) in &columns {
             options.check().map_err(|error| error.in_field(key))?;
         }
@@ -110,7 +110,7 @@ impl Images {
     }
 
     /// The columns, by key.
-    pub fn columns(&self) -> &[(String, Options)] {
+    pub fn columns(&self) -> &[(String, ImageOptions)] {
         &self.columns
     }
 
@@ -128,7 +128,7 @@ impl Images {
     /// it is all that randomness may depend on. An error names the row by its number within the batch (`in_record`) and
     /// the field.
     pub fn decode(&self, plan: &Plan, columns: &mut [Column], epoch: u64, positions: &[u64]) -> Result<()> {
-        let mut decoder = Decoder::default();
+        let mut decoder = ImageDecoder::default();
         for (key, options) in &self.columns {
             let number = plan.find(key.as_bytes());
             let Some((number, column)) = number.and_then(|number| Some((number, columns.get_mut(number)?))) else {
@@ -147,9 +147,9 @@ impl Images {
     }
 }
 
-impl Decoder {
+impl ImageDecoder {
     /// The pixels of a column of image files; a missing row has none, or black ones.
-    fn column(&mut self, files: &Column, options: &Options, random: impl Fn(usize) -> u64) -> Result<Column> {
+    fn column(&mut self, files: &Column, options: &ImageOptions, random: impl Fn(usize) -> u64) -> Result<Column> {
         let splits = files.value_splits.as_deref().unwrap_or(&[0]);
         let rows = splits.windows(2).map(|pair| &files.values.bytes()[pair[0] as usize..pair[1] as usize]).enumerate();
         let there = |row: usize| files.present.as_ref().is_none_or(|present| present.get(row) != Some(&0));
@@ -157,7 +157,7 @@ impl Decoder {
         let present = files.present.clone();
         if let Some(shape) = options.fixed_shape() {
             let length: usize = shape.iter().product();
-            let mut values = Buffer::numbers(length.saturating_mul(rows.len()))?;
+            let mut values = ColumnBuffer::numbers(length.saturating_mul(rows.len()))?;
             for ((row, bytes), out) in
                 rows.zip(values.bytes_mut().chunks_exact_mut(length)).filter(|((row, _), _)| there(*row))
             {
@@ -173,7 +173,7 @@ impl Decoder {
                 shapes: Some(Shapes::Same(shape)),
             });
         }
-        let (mut values, mut row_splits, mut shapes) = (Buffer::Strings(Vec::new()), vec![0], Vec::new());
+        let (mut values, mut row_splits, mut shapes) = (ColumnBuffer::Strings(Vec::new()), vec![0], Vec::new());
         for (row, bytes) in rows {
             interrupt::check()?;
             let mut shape = [0; 3];
@@ -227,14 +227,14 @@ mod tests {
         (Plan::new(vec![spec]).unwrap(), vec![column])
     }
 
-    fn images(options: Options) -> Images {
+    fn images(options: ImageOptions) -> Images {
         Images::new(vec![("image".into(), options)]).unwrap()
     }
 
     #[test]
     fn a_batch_of_one_size_is_one_block() {
         let (plan, mut columns) = column(&[Some(bmp(3, 5, [1, 2, 3])), None, Some(bmp(9, 2, [7, 8, 9]))]);
-        images(Options { size: Some((2, 2)), ..Options::default() })
+        images(ImageOptions { size: Some((2, 2)), ..ImageOptions::default() })
             .decode(&plan, &mut columns, 0, &[0, 1, 2])
             .unwrap();
         let expected = [[1, 2, 3].repeat(4), vec![0; 12], [7, 8, 9].repeat(4)].concat();
@@ -246,7 +246,9 @@ mod tests {
     #[test]
     fn images_of_any_size_have_shapes_of_their_own() {
         let (plan, mut columns) = column(&[Some(bmp(1, 2, [1, 2, 3])), None, Some(bmp(2, 1, [7, 8, 9]))]);
-        images(Options { channels: Some(1), ..Options::default() }).decode(&plan, &mut columns, 0, &[0, 1, 2]).unwrap();
+        images(ImageOptions { channels: Some(1), ..ImageOptions::default() })
+            .decode(&plan, &mut columns, 0, &[0, 1, 2])
+            .unwrap();
         assert_eq!(columns[0].values.bytes(), [2, 2, 8, 8]);
         assert_eq!(columns[0].row_splits, Some(vec![0, 2, 2, 4]));
         assert_eq!(columns[0].shapes, Some(Shapes::Each(vec![1, 2, 1, 0, 0, 0, 2, 1, 1])));
@@ -254,7 +256,7 @@ mod tests {
 
     #[test]
     fn an_image_alone_is_that_of_a_batch() {
-        let options = Options { size: Some((3, 4)), crop: Crop::Random, flip: 0.5, ..Options::default() };
+        let options = ImageOptions { size: Some((3, 4)), crop: Crop::Random, flip: 0.5, ..ImageOptions::default() };
         let mut file = bmp(20, 30, [1, 2, 3]);
         file[54..].iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * at % 251) as u8);
         let (plan, mut columns) = column(&[Some(file.clone()), Some(file.clone())]);
@@ -269,7 +271,7 @@ mod tests {
     #[test]
     fn a_broken_image_is_named() {
         let (plan, mut columns) = column(&[Some(bmp(1, 1, [1, 2, 3])), Some(b"text".to_vec())]);
-        let error = images(Options::default()).decode(&plan, &mut columns, 0, &[0, 1]).unwrap_err();
+        let error = images(ImageOptions::default()).decode(&plan, &mut columns, 0, &[0, 1]).unwrap_err();
         assert_eq!((error.record(), error.field()), (Some(1), Some("image")));
     }
 
@@ -277,8 +279,8 @@ mod tests {
     fn columns_that_are_no_images_are_refused_and_others_left_alone() {
         let plan = Plan::new(vec![spec("image", Dtype::Int64, Some(1))]).unwrap();
         let mut columns = vec![Column::empty(&plan.specs()[0])];
-        assert!(images(Options::default()).decode(&plan, &mut columns, 0, &[]).is_err());
+        assert!(images(ImageOptions::default()).decode(&plan, &mut columns, 0, &[]).is_err());
         let plan = Plan::new(vec![spec("label", Dtype::Int64, Some(1))]).unwrap();
-        assert!(images(Options::default()).decode(&plan, &mut columns, 0, &[]).is_ok());
+        assert!(images(ImageOptions::default()).decode(&plan, &mut columns, 0, &[]).is_ok());
     }
 }

@@ -20,7 +20,7 @@ fn temporary_name(path: &Path) -> PathBuf {
 }
 
 /// A file that is not published yet, with the size and CRC of what went into it.
-pub struct Unpublished {
+pub struct AtomicFile {
     path: PathBuf,
     temporary: PathBuf,
     file: File,
@@ -59,13 +59,13 @@ impl Syncing {
     }
 }
 
-impl Unpublished {
-    /// Begins a file; nothing is seen at `path` until [`Unpublished::publish`].
-    pub fn create(path: &Path) -> Result<Unpublished> {
+impl AtomicFile {
+    /// Begins a file; nothing is seen at `path` until [`AtomicFile::publish`].
+    pub fn create(path: &Path) -> Result<AtomicFile> {
         let temporary = temporary_name(path);
         let file = File::options().write(true).create_new(true).open(&temporary);
         let file = file.map_err(|error| Error::io("creating the shard failed", &error).in_file(path))?;
-        Ok(Unpublished {
+        Ok(AtomicFile {
             path: path.into(),
             temporary,
             file,
@@ -119,7 +119,7 @@ pub fn inherited() -> Error {
     Error::usage(message).advise("Open a file of its own in the child process.")
 }
 
-impl Write for Unpublished {
+impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.check_process()?;
         let count = self.file.write(bytes)?;
@@ -141,7 +141,7 @@ impl Write for Unpublished {
     }
 }
 
-impl Drop for Unpublished {
+impl Drop for AtomicFile {
     fn drop(&mut self) {
         if self.is_inherited() {
             // Its thread is not here, and may have left the channel locked.

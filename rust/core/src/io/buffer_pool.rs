@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::limits;
 
 /// Buffers that were let go, for whoever needs one.
-pub struct Spare<T> {
+pub struct BufferPool<T> {
     kept: Mutex<VecDeque<Vec<T>>>,
     most: usize,
     largest: usize,
@@ -16,10 +16,10 @@ pub struct Spare<T> {
 /// Smaller buffers come from the allocator's own stock.
 const WORTH_KEEPING: usize = 1 << 16;
 
-impl<T> Spare<T> {
+impl<T> BufferPool<T> {
     /// Keeps `most` bytes in all, in buffers of less than `largest` bytes.
-    pub const fn new(most: usize, largest: usize) -> Spare<T> {
-        Spare { kept: Mutex::new(VecDeque::new()), most, largest }
+    pub const fn new(most: usize, largest: usize) -> BufferPool<T> {
+        BufferPool { kept: Mutex::new(VecDeque::new()), most, largest }
     }
 
     /// An empty vector with room for `length` elements, if possible what was used last: the processor may still have it
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn what_is_let_go_is_used_again() {
-        let spare: Spare<u8> = Spare::new(1 << 22, 1 << 20);
+        let spare: BufferPool<u8> = BufferPool::new(1 << 22, 1 << 20);
         let first = spare.take(1 << 19);
         let place = first.as_ptr();
         spare.give(first);
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn no_more_than_its_bytes_is_kept_and_the_newest_of_them() {
-        let spare: Spare<u64> = Spare::new(1 << 20, 1 << 20);
+        let spare: BufferPool<u64> = BufferPool::new(1 << 20, 1 << 20);
         let made: Vec<Vec<u64>> = (0..12).map(|_| Vec::with_capacity(1 << 15)).collect();
         let places: Vec<*const u64> = made.iter().map(|buffer| buffer.as_ptr()).collect();
         made.into_iter().for_each(|buffer| spare.give(buffer));

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Result;
-use crate::io::file::Plain;
-use crate::io::fork_cell::Once;
+use crate::io::file::RandomAccessFile;
+use crate::io::fork_cell::ForkCell;
 
 /// Files that are read at random are held in memory, as long as all that a process holds is not more than this.
 pub const MAX_HELD: u64 = 512 << 20;
@@ -20,21 +20,21 @@ static HELD: AtomicU64 = AtomicU64::new(0);
 
 /// A file, and its content if it is held.
 #[derive(Debug)]
-pub struct Held {
-    file: Plain,
-    content: Once<Vec<u8>>,
+pub struct CachedFile {
+    file: RandomAccessFile,
+    content: ForkCell<Vec<u8>>,
     /// Bytes read in small pieces so far; more than the file has, once it is decided whether to hold it.
     read_small: AtomicU64,
 }
 
-impl Held {
+impl CachedFile {
     /// Not held yet.
-    pub fn new(file: Plain) -> Held {
-        Held { file, content: Once::default(), read_small: AtomicU64::new(0) }
+    pub fn new(file: RandomAccessFile) -> CachedFile {
+        CachedFile { file, content: ForkCell::default(), read_small: AtomicU64::new(0) }
     }
 
     /// The file.
-    pub fn file(&self) -> &Plain {
+    pub fn file(&self) -> &RandomAccessFile {
         &self.file
     }
 
@@ -90,7 +90,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for CachedFile {
     fn drop(&mut self) {
         if let Some(content) = self.content.get() {
             HELD.fetch_sub(content.len() as u64, Ordering::Relaxed);
@@ -108,7 +108,7 @@ mod tests {
         let path = folder.path().join("a");
         let bytes: Vec<u8> = (0..20_000u32).flat_map(u32::to_le_bytes).collect();
         std::fs::write(&path, &bytes).unwrap();
-        let open = || Held::new(Plain::open(&path).unwrap());
+        let open = || CachedFile::new(RandomAccessFile::open(&path).unwrap());
         let (file, mut buffer) = (open(), Vec::new());
         for number in 0..4000usize {
             let at = number * 7919 % 2000 * 40;

@@ -10,20 +10,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use crate::codec::stream::{Compression, Stream};
+use crate::codec::stream::{Compression, InflateStream};
 use crate::crc32c;
 use crate::error::{Error, Kind, Result};
 use crate::format::frame::HEADER;
 use crate::interrupt::{self, BLOCK};
-use crate::io::range_cache::Pieces;
-use crate::io::slot_cache::{Recent, Slot};
+use crate::io::range_cache::RangeCache;
+use crate::io::slot_cache::{Slot, SlotCache};
 use crate::limits;
 
 /// What is read at a time where all of a file is.
 pub(crate) const WINDOW: usize = 1 << 20;
 
 /// Called now and then in long work, with how far it is; an error from it ends the work.
-pub type Pulse<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
+pub type Progress<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 
 /// Reads exactly `out.len()` bytes at `offset`.
 #[cfg(unix)]
@@ -63,12 +63,12 @@ fn read_blocks(file: &File, out: &mut [u8], offset: u64) -> std::io::Result<()> 
 /// How many files a process keeps open: below what any system allows. The others are opened again when they are read.
 const MOST_OPEN: u64 = 200;
 
-static OPEN: Recent<File> = Recent::new(MOST_OPEN);
+static OPEN: SlotCache<File> = SlotCache::new(MOST_OPEN);
 
 /// Brings files that are elsewhere to the paths that they are read by.
-pub trait Bring: std::fmt::Debug + Send + Sync {
+pub trait Fetch: std::fmt::Debug + Send + Sync {
     /// Waits until a file is there. It may be gone again later.
-    fn bring(&self, path: &Path, pulse: Pulse<'_>) -> Result<()>;
+    fn bring(&self, path: &Path, pulse: Progress<'_>) -> Result<()>;
 }
 
 /// Distinguishes a file from another one under the same path: inode, size and modification time.
@@ -139,7 +139,7 @@ fn stale() -> std::io::Error {
 
 /// What is checked so that all reads of a file are of one content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Watch {
+enum ChangeCheck {
     /// The size, when it is opened again: another process may replace the file with the same content.
     Size,
     /// The identity, when it is opened again.
@@ -150,24 +150,24 @@ enum Watch {
 
 /// A file opened for positioned reads.
 #[derive(Debug)]
-pub struct Plain {
+pub struct RandomAccessFile {
     file: Slot<File>,
     path: PathBuf,
     size: u64,
     identity: Option<Identity>,
-    watch: Watch,
+    watch: ChangeCheck,
     /// Who brings it, should it be gone when it is opened again.
-    bring: Option<Arc<dyn Bring>>,
+    bring: Option<Arc<dyn Fetch>>,
     /// What is there of a file that is elsewhere.
-    pieces: Option<Arc<Pieces>>,
+    pieces: Option<Arc<RangeCache>>,
 }
 
 /// How often a file is brought that is gone again before it is open.
 pub(crate) const BRINGS: usize = 50;
 
-impl Plain {
+impl RandomAccessFile {
     /// Opens a regular file.
-    pub fn open(path: &Path) -> Result<Plain> {
+    pub fn open(path: &Path) -> Result<RandomAccessFile> {
         let fail = |error: std::io::Error| Error::io("opening failed", &error).in_file(path);
         let file = File::open(path).map_err(fail)?;
         let metadata = file.metadata().map_err(fail)?;
@@ -179,25 +179,25 @@ impl Plain {
         OPEN.keep(&slot, file, 1);
         let identity = Some(Identity::of(&metadata));
         let (path, size) = (path.to_path_buf(), metadata.len());
-        Ok(Plain { file: slot, path, size, identity, watch: Watch::Size, bring: None, pieces: None })
+        Ok(RandomAccessFile { file: slot, path, size, identity, watch: ChangeCheck::Size, bring: None, pieces: None })
     }
 
     /// A file that is elsewhere, of which only some pieces are read.
-    pub fn in_pieces(path: &Path, size: u64, pieces: Arc<Pieces>) -> Plain {
+    pub fn in_pieces(path: &Path, size: u64, pieces: Arc<RangeCache>) -> RandomAccessFile {
         let (file, path, pieces) = (Slot::default(), path.to_path_buf(), Some(pieces));
-        Plain { file, path, size, identity: None, watch: Watch::Size, bring: None, pieces }
+        RandomAccessFile { file, path, size, identity: None, watch: ChangeCheck::Size, bring: None, pieces }
     }
 
     /// The same, where a file that takes its place is an error; with `reads`, also one that is written to in place.
     #[must_use]
-    pub(crate) fn watched(mut self, reads: bool) -> Plain {
-        self.watch = if reads { Watch::Reads } else { Watch::Opens };
+    pub(crate) fn watched(mut self, reads: bool) -> RandomAccessFile {
+        self.watch = if reads { ChangeCheck::Reads } else { ChangeCheck::Opens };
         self
     }
 
     /// The same, brought again by someone should it be gone.
     #[must_use]
-    pub fn brought_by(mut self, bring: Arc<dyn Bring>) -> Plain {
+    pub fn brought_by(mut self, bring: Arc<dyn Fetch>) -> RandomAccessFile {
         self.bring = Some(bring);
         self
     }
@@ -234,10 +234,10 @@ impl Plain {
         // Whoever can't have the file opens it: one who is filling or emptying the slot may have been left behind by a fork.
         if let Some(file) = self.file.try_read().ok().as_ref().and_then(|file| file.as_ref()) {
             let read = read_blocks(file, out, offset);
-            return if self.watch == Watch::Reads { self.check_identity(file).and(read) } else { read };
+            return if self.watch == ChangeCheck::Reads { self.check_identity(file).and(read) } else { read };
         }
         let file = match self.open_again() {
-            Err(error) if self.watch != Watch::Size && error.kind() == ErrorKind::NotFound => {
+            Err(error) if self.watch != ChangeCheck::Size && error.kind() == ErrorKind::NotFound => {
                 return Err(stale());
             }
             opened => opened?,
@@ -252,8 +252,8 @@ impl Plain {
     fn check_identity(&self, file: &File) -> std::io::Result<()> {
         let metadata = file.metadata()?;
         let same = match self.watch {
-            Watch::Size => metadata.len() == self.size,
-            Watch::Opens | Watch::Reads => Some(Identity::of(&metadata)) == self.identity,
+            ChangeCheck::Size => metadata.len() == self.size,
+            ChangeCheck::Opens | ChangeCheck::Reads => Some(Identity::of(&metadata)) == self.identity,
         };
         if same {
             Ok(())
@@ -325,14 +325,14 @@ impl Plain {
     }
 
     /// The inflated stream, from the start.
-    pub fn stream(&self, compression: Compression) -> Stream<Positioned<'_>> {
-        Stream::new(Positioned { file: self, offset: 0 }, compression)
+    pub fn stream(&self, compression: Compression) -> InflateStream<Positioned<'_>> {
+        InflateStream::new(Positioned { file: self, offset: 0 }, compression)
     }
 }
 
-/// Reads a [`Plain`] file from front to back without moving anyone else's position.
+/// Reads a [`RandomAccessFile`] file from front to back without moving anyone else's position.
 pub struct Positioned<'a> {
-    file: &'a Plain,
+    file: &'a RandomAccessFile,
     offset: u64,
 }
 
@@ -354,7 +354,7 @@ impl Read for Positioned<'_> {
 }
 
 /// CRC-32C of the whole file.
-pub fn checksum(file: &Plain, pulse: Pulse<'_>) -> Result<u32> {
+pub fn checksum(file: &RandomAccessFile, pulse: Progress<'_>) -> Result<u32> {
     let (mut crc, mut offset, mut buffer) = (0, 0, Vec::new());
     while offset < file.size {
         let count = (file.size - offset).min(WINDOW as u64);

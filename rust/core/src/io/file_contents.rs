@@ -10,15 +10,15 @@ use crate::interrupt;
 
 /// Files that are read whole, each when its content is asked for. Their sizes are looked up first.
 #[derive(Debug)]
-pub struct Files {
+pub struct FileContents {
     paths: Vec<PathBuf>,
     sizes: Vec<usize>,
     check: fn(&[u8]) -> Result<()>,
 }
 
-impl Files {
+impl FileContents {
     /// Looks up the sizes. `check` is called with each content that is read. Errors name the file.
-    pub fn look(paths: Vec<PathBuf>, check: fn(&[u8]) -> Result<()>) -> Result<Files> {
+    pub fn look(paths: Vec<PathBuf>, check: fn(&[u8]) -> Result<()>) -> Result<FileContents> {
         let size = |(number, path): (usize, &PathBuf)| {
             interrupt::check_at(number)?;
             let about = std::fs::metadata(path).map_err(|error| Error::io("reading failed", &error).in_file(path))?;
@@ -28,7 +28,7 @@ impl Files {
             }
         };
         let sizes = paths.iter().enumerate().map(size).collect::<Result<_>>()?;
-        Ok(Files { paths, sizes, check })
+        Ok(FileContents { paths, sizes, check })
     }
 
     /// How many files.
@@ -101,7 +101,7 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             path
         };
-        let files = Files::look(["one", "", "three"].iter().enumerate().map(write).collect(), any).unwrap();
+        let files = FileContents::look(["one", "", "three"].iter().enumerate().map(write).collect(), any).unwrap();
         assert_eq!((files.len(), files.bytes(), files.size(2)), (3, 8, 5));
         let mut out = b"> ".to_vec();
         [2, 1, 0].into_iter().for_each(|number| files.append(number, &mut out).unwrap());
@@ -126,16 +126,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, "text").unwrap();
-        let refused = Files::look(vec![path.clone()], |bytes| Err(Error::corrupt(format!("{} bytes", bytes.len()))));
+        let refused =
+            FileContents::look(vec![path.clone()], |bytes| Err(Error::corrupt(format!("{} bytes", bytes.len()))));
         let error = refused.unwrap().append(0, &mut Vec::new()).unwrap_err();
         assert!(error.message() == "4 bytes" && error.path() == Some(path.as_path()));
-        let missing = Files::look(vec![path.clone(), folder.path().join("b")], any).unwrap_err();
+        let missing = FileContents::look(vec![path.clone(), folder.path().join("b")], any).unwrap_err();
         assert!(matches!(missing.kind(), Kind::Io(Some(2))));
-        assert!(Files::look(vec![folder.path().into()], any).is_err(), "a folder is no file");
-        let endless = Files { paths: vec![path.clone()], sizes: vec![usize::MAX], check: any };
+        assert!(FileContents::look(vec![folder.path().into()], any).is_err(), "a folder is no file");
+        let endless = FileContents { paths: vec![path.clone()], sizes: vec![usize::MAX], check: any };
         let error = endless.append(0, &mut Vec::new()).unwrap_err();
         assert!(error.message().contains("fits into memory") && error.path() == Some(path.as_path()));
-        let changed = Files::look(vec![path.clone()], any).unwrap();
+        let changed = FileContents::look(vec![path.clone()], any).unwrap();
         for content in ["longer", "no"] {
             std::fs::write(&path, content).unwrap();
             let error = changed.append(0, &mut Vec::new()).unwrap_err();

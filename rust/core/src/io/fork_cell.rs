@@ -9,7 +9,7 @@ const PATIENCE: usize = 1000;
 /// A place that is filled once. Unlike a `OnceLock`, nobody waits for a thread that a fork left behind in the middle of
 /// filling it: then there is a second place.
 #[derive(Debug)]
-pub(crate) struct Once<T>([Place<T>; 2]);
+pub(crate) struct ForkCell<T>([Place<T>; 2]);
 
 #[derive(Debug)]
 struct Place<T> {
@@ -17,13 +17,13 @@ struct Place<T> {
     value: OnceLock<T>,
 }
 
-impl<T> Default for Once<T> {
+impl<T> Default for ForkCell<T> {
     fn default() -> Self {
-        Once(std::array::from_fn(|_| Place { taken: AtomicBool::new(false), value: OnceLock::new() }))
+        ForkCell(std::array::from_fn(|_| Place { taken: AtomicBool::new(false), value: OnceLock::new() }))
     }
 }
 
-impl<T> Once<T> {
+impl<T> ForkCell<T> {
     /// What was put there.
     #[inline]
     pub(crate) fn get(&self) -> Option<&T> {
@@ -54,24 +54,24 @@ mod tests {
 
     #[test]
     fn the_first_value_stays() {
-        let once = Once::default();
+        let once = ForkCell::default();
         assert_eq!(once.get(), None);
         assert_eq!((once.fill(1), once.fill(2), once.get()), (Some(&1), Some(&1), Some(&1)));
     }
 
     #[test]
     fn a_place_that_was_left_behind_is_replaced() {
-        let once = Once::default();
+        let once = ForkCell::default();
         once.0[0].taken.store(true, Ordering::Relaxed);
         assert_eq!((once.fill(1), once.get(), once.fill(2)), (Some(&1), Some(&1), Some(&1)));
-        let broken = Once::default();
+        let broken = ForkCell::default();
         broken.0.iter().for_each(|place| place.taken.store(true, Ordering::Relaxed));
         assert_eq!(broken.fill(1), None);
     }
 
     #[test]
     fn threads_agree() {
-        let once = Once::default();
+        let once = ForkCell::default();
         let found: Vec<usize> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)
                 .map(|number| {

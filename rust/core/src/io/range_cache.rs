@@ -7,21 +7,21 @@ use crate::error::{Error, Kind, Result};
 
 /// The pieces of a file, by where they begin.
 #[derive(Debug, Default)]
-pub struct Pieces(RwLock<Kept>);
+pub struct RangeCache(RwLock<CachedRanges>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CachedRanges {
     pieces: BTreeMap<u64, Vec<u8>>,
     order: VecDeque<u64>,
     bytes: usize,
 }
 
-impl Pieces {
+impl RangeCache {
     /// Keeps a piece. It takes the place of one that begins there and is shorter; and what was brought first is let go, if
     /// all together has more than `most` bytes.
     pub fn put(&self, offset: u64, bytes: Vec<u8>, most: usize) {
         let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let Kept { pieces, order, bytes: total } = &mut *kept;
+        let CachedRanges { pieces, order, bytes: total } = &mut *kept;
         match pieces.get(&offset) {
             Some(before) if before.len() >= bytes.len() => return,
             Some(before) => *total -= before.len(),
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn what_is_there_is_read_and_what_is_not_is_named() {
-        let pieces = Pieces::default();
+        let pieces = RangeCache::default();
         pieces.put(10, b"abcdef".to_vec(), 100);
         pieces.put(20, b"xyz".to_vec(), 100);
         let mut out = [0; 3];
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_oldest_is_let_go() {
-        let pieces = Pieces::default();
+        let pieces = RangeCache::default();
         (0..5).for_each(|number| pieces.put(number * 10, vec![7; 10], 40));
         assert!(pieces.read_at(&mut [0], 0).is_err());
         assert!((1..5).all(|number| pieces.read_at(&mut [0], number * 10).is_ok()));

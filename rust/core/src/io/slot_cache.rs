@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, RwLock, TryLockError, Weak};
 /// Where something is while it is kept.
 pub(crate) type Slot<T> = Arc<RwLock<Option<T>>>;
 
-type Kept<T> = (Weak<RwLock<Option<T>>>, u64);
+type FilledSlot<T> = (Weak<RwLock<Option<T>>>, u64);
 
 /// The slots that are full, the oldest first, each with what it costs.
 #[derive(Debug)]
-pub(crate) struct Recent<T> {
-    kept: Mutex<VecDeque<Kept<T>>>,
+pub(crate) struct SlotCache<T> {
+    kept: Mutex<VecDeque<FilledSlot<T>>>,
     most: u64,
 }
 
@@ -21,10 +21,10 @@ const ALWAYS: usize = 2;
 /// How often a lock is tried that others have for some hundred nanoseconds at a time.
 const PATIENCE: usize = 1000;
 
-impl<T> Recent<T> {
+impl<T> SlotCache<T> {
     /// Keeps what costs no more than `most` together.
-    pub(crate) const fn new(most: u64) -> Recent<T> {
-        Recent { kept: Mutex::new(VecDeque::new()), most }
+    pub(crate) const fn new(most: u64) -> SlotCache<T> {
+        SlotCache { kept: Mutex::new(VecDeque::new()), most }
     }
 
     /// Fills a slot, unless others are in the way, and empties the oldest ones if all together cost too much.
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_oldest_is_let_go() {
-        let recent = Recent::new(30);
+        let recent = SlotCache::new(30);
         let slots: Vec<Slot<u8>> = (0..6).map(|_| Slot::default()).collect();
         slots.iter().for_each(|slot| recent.keep(slot, 1, 10));
         assert_eq!(full(&slots), [3, 4, 5]);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn what_is_read_from_stays_and_what_is_dropped_counts_no_more() {
-        let recent = Recent::new(30);
+        let recent = SlotCache::new(30);
         let mut slots: Vec<Slot<u8>> = (0..6).map(|_| Slot::default()).collect();
         recent.keep(&slots[0], 1, 10);
         let first = slots[0].clone();

@@ -26,18 +26,18 @@ const MAX_DEPTH: usize = 100;
 
 /// Which example comes at which position.
 #[derive(Clone, Debug)]
-pub struct Order(Arc<Inner>);
+pub struct Order(Arc<OrderNode>);
 
 #[derive(Debug)]
-struct Inner {
-    step: Step,
+struct OrderNode {
+    step: OrderStep,
     /// How many positions; `None` for ever.
     length: Option<u64>,
     depth: usize,
 }
 
 #[derive(Debug)]
-enum Step {
+enum OrderStep {
     /// Numbers from here on.
     Span(u64),
     /// One after the other, with where each ends.
@@ -91,13 +91,13 @@ fn positive(what: &str, value: u64) -> Result<()> {
 }
 
 impl Order {
-    fn new(step: Step, length: Option<u64>, parts: &[Order]) -> Result<Order> {
+    fn new(step: OrderStep, length: Option<u64>, parts: &[Order]) -> Result<Order> {
         let length = length.map(|length| limited(Some(length))).transpose()?;
         let depth = 1 + parts.iter().map(|part| part.0.depth).max().unwrap_or(0);
         if depth > MAX_DEPTH {
             return Err(Error::usage(format!("expected at most {MAX_DEPTH} steps in an order, got {depth}")));
         }
-        Ok(Order(Arc::new(Inner { step, length, depth })))
+        Ok(Order(Arc::new(OrderNode { step, length, depth })))
     }
 
     /// The numbers from `start` to before `stop`.
@@ -105,7 +105,7 @@ impl Order {
         let length = stop.checked_sub(start);
         let length = length.ok_or_else(|| Error::usage(format!("expected a span, got {start}..{stop}")))?;
         limited(Some(stop))?;
-        Order::new(Step::Span(start), Some(length), &[])
+        Order::new(OrderStep::Span(start), Some(length), &[])
     }
 
     /// All of the first, then all of the second, and so on.
@@ -132,12 +132,12 @@ impl Order {
             }
         }
         let kept = parts.clone();
-        Order::new(Step::Concat(parts, ends), end, &kept)
+        Order::new(OrderStep::Concat(parts, ends), end, &kept)
     }
 
     fn span_start(&self) -> Option<u64> {
         match self.0.step {
-            Step::Span(start) => Some(start),
+            OrderStep::Span(start) => Some(start),
             _ => None,
         }
     }
@@ -147,7 +147,7 @@ impl Order {
         let kept = parts.clone();
         let mix = Mix::new(parts, weights, seed)?;
         let length = mix.length()?;
-        Order::new(Step::Mix(mix), length, &kept)
+        Order::new(OrderStep::Mix(mix), length, &kept)
     }
 
     /// A permutation of the whole, another one each epoch. With a window, windows of that many neighbours come in a
@@ -159,7 +159,7 @@ impl Order {
         };
         window.map(|window| positive("the window", window)).transpose()?;
         let window = window.unwrap_or(length).min(length);
-        Order::new(Step::Shuffle { inner: self.clone(), seed, window }, Some(length), std::slice::from_ref(self))
+        Order::new(OrderStep::Shuffle { inner: self.clone(), seed, window }, Some(length), std::slice::from_ref(self))
     }
 
     /// Some epochs one after the other, or epochs for ever.
@@ -170,7 +170,11 @@ impl Order {
             (Some(length), Some(count)) => Some(limited(length.checked_mul(count))?),
             (None, _) | (_, None) => None,
         };
-        Order::new(Step::Repeat { inner: self.clone(), epochs: count.unwrap_or(1) }, length, std::slice::from_ref(self))
+        Order::new(
+            OrderStep::Repeat { inner: self.clone(), epochs: count.unwrap_or(1) },
+            length,
+            std::slice::from_ref(self),
+        )
     }
 
     /// Every `stride`th position from `start` to before `stop`, or to the end. Positions beyond the end are left out, or
@@ -184,7 +188,7 @@ impl Order {
         };
         let length = stop.map(|stop| stop.saturating_sub(start).div_ceil(stride));
         let wrap = self.length().filter(|&length| wrap && length > 0);
-        Order::new(Step::Slice { inner: self.clone(), start, stride, wrap }, length, std::slice::from_ref(self))
+        Order::new(OrderStep::Slice { inner: self.clone(), start, stride, wrap }, length, std::slice::from_ref(self))
     }
 
     /// So many stretches of it take turns. Dealt out to as many hosts, or to a number that divides it, each host has
@@ -195,14 +199,14 @@ impl Order {
             let error = Error::usage("expected an order that ends, got one that goes on for ever");
             return Err(error.advise("Make lanes first, then repeat."));
         };
-        Order::new(Step::Lanes { inner: self.clone(), count }, Some(length), std::slice::from_ref(self))
+        Order::new(OrderStep::Lanes { inner: self.clone(), count }, Some(length), std::slice::from_ref(self))
     }
 
     /// Each example some times in a row.
     pub fn echo(&self, times: u64) -> Result<Order> {
         positive("the number of times", times)?;
         let length = self.length().map(|length| limited(length.checked_mul(times))).transpose()?;
-        Order::new(Step::Echo { inner: self.clone(), times }, length, std::slice::from_ref(self))
+        Order::new(OrderStep::Echo { inner: self.clone(), times }, length, std::slice::from_ref(self))
     }
 
     /// How many positions; `None` for ever.
@@ -230,14 +234,14 @@ impl Order {
     /// Replaces positions, which must be below the length, by where they were before the slices at the end were taken:
     /// what `shard` deals out to hosts has the same place whoever reads it.
     pub fn places(&self, positions: &mut [u64]) {
-        if let Step::Slice { inner, .. } = &self.0.step {
+        if let OrderStep::Slice { inner, .. } = &self.0.step {
             self.deal(positions);
             inner.places(positions);
         }
     }
 
     fn deal(&self, positions: &mut [u64]) {
-        if let Step::Slice { start, stride, wrap, .. } = self.0.step {
+        if let OrderStep::Slice { start, stride, wrap, .. } = self.0.step {
             for position in positions {
                 *position = start.saturating_add(position.saturating_mul(stride));
                 if let Some(length) = wrap.filter(|&length| *position >= length) {
@@ -250,8 +254,8 @@ impl Order {
     /// Replaces positions, which must be below the length, by numbers.
     pub(crate) fn apply(&self, epoch: u64, positions: &mut [u64]) {
         match &self.0.step {
-            Step::Span(start) => positions.iter_mut().for_each(|position| *position += start),
-            Step::Concat(parts, ends) => {
+            OrderStep::Span(start) => positions.iter_mut().for_each(|position| *position += start),
+            OrderStep::Concat(parts, ends) => {
                 let part_of = |&position: &u64| ends.partition_point(|&end| end <= position);
                 for_each_run(positions, part_of, |part, positions| {
                     let start = part.checked_sub(1).map_or(0, |before| ends[before]);
@@ -259,12 +263,12 @@ impl Order {
                     parts[part].apply(epoch, positions);
                 });
             }
-            Step::Mix(mix) => mix.apply(epoch, positions),
-            Step::Shuffle { inner, seed, window } => {
+            OrderStep::Mix(mix) => mix.apply(epoch, positions),
+            OrderStep::Shuffle { inner, seed, window } => {
                 self.shuffled(*seed, epoch, *window, positions);
                 inner.apply(epoch, positions);
             }
-            Step::Repeat { inner, epochs } => {
+            OrderStep::Repeat { inner, epochs } => {
                 let length = inner.length().unwrap_or(u64::MAX);
                 for_each_run(
                     positions,
@@ -275,11 +279,11 @@ impl Order {
                     },
                 );
             }
-            Step::Slice { inner, .. } => {
+            OrderStep::Slice { inner, .. } => {
                 self.deal(positions);
                 inner.apply(epoch, positions);
             }
-            Step::Lanes { inner, count } => {
+            OrderStep::Lanes { inner, count } => {
                 let (whole, longer) = inner.length().map_or((0, 0), |length| (length / count, length % count));
                 // A lane at a time: its positions are neighbours below.
                 let mut lanes: BTreeMap<u64, Vec<(usize, u64)>> = BTreeMap::new();
@@ -294,7 +298,7 @@ impl Order {
                     lane.iter().zip(numbers).for_each(|(&(slot, _), number)| positions[slot] = number);
                 }
             }
-            Step::Echo { inner, times } => {
+            OrderStep::Echo { inner, times } => {
                 positions.iter_mut().for_each(|position| *position /= times);
                 inner.apply(epoch, positions);
             }
@@ -374,7 +378,7 @@ mod tests {
     #[test]
     fn neighbouring_spans_are_one() {
         let joined = Order::concat(vec![span(2, 4), span(4, 4), span(4, 9)]).unwrap();
-        assert!(matches!(joined.0.step, Step::Span(2)) && joined.length() == Some(7));
+        assert!(matches!(joined.0.step, OrderStep::Span(2)) && joined.length() == Some(7));
         assert_eq!(all(&Order::concat(vec![]).unwrap(), 0), []);
     }
 

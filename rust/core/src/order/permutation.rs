@@ -17,11 +17,11 @@ const ROUNDS: usize = 6;
 #[derive(Clone, Debug)]
 pub struct Permutation {
     length: u64,
-    shape: Shape,
+    shape: PermutationMethod,
 }
 
 #[derive(Clone, Debug)]
-enum Shape {
+enum PermutationMethod {
     /// The numbers themselves.
     Drawn(Box<[u8; DRAWN as usize]>),
     /// A Feistel network on pairs (left, right), which stand for left * columns + right.
@@ -91,12 +91,12 @@ impl Permutation {
             for last in (1..length).rev() {
                 numbers.swap(last as usize, scale(stream.next() >> 32, last + 1) as usize);
             }
-            Shape::Drawn(numbers)
+            PermutationMethod::Drawn(numbers)
         } else {
             let floor = length.isqrt();
             let rows = floor + u64::from(floor * floor < length);
             let keys = std::array::from_fn(|_| stream.next());
-            Shape::Network { rows, columns: Divisor::new(length.div_ceil(rows)), keys }
+            PermutationMethod::Network { rows, columns: Divisor::new(length.div_ceil(rows)), keys }
         };
         Permutation { length, shape }
     }
@@ -104,10 +104,10 @@ impl Permutation {
     /// Replaces each position, which must be below the length, by the number at it.
     pub fn apply(&self, positions: &mut [u64]) {
         match &self.shape {
-            Shape::Drawn(numbers) => {
+            PermutationMethod::Drawn(numbers) => {
                 positions.iter_mut().for_each(|position| *position = u64::from(numbers[*position as usize]));
             }
-            Shape::Network { rows, columns, keys } => {
+            PermutationMethod::Network { rows, columns, keys } => {
                 let once = |position: u64| {
                     let (mut left, mut right) = columns.divide(position);
                     for pair in keys.chunks_exact(2) {

@@ -51,7 +51,7 @@ fn length_symbol(length: usize) -> (usize, u32, u64) {
 }
 
 /// Numbers as they are, then some that were there before.
-struct Step {
+struct BlockStep {
     literals: u32,
     length: u8,
     distance: u16,
@@ -59,7 +59,7 @@ struct Step {
 
 /// What comes next, as steps and as uses of symbols.
 pub(super) struct Block {
-    steps: Vec<Step>,
+    steps: Vec<BlockStep>,
     literals: u32, // numbers behind the last step
     count: usize,
     byte_uses: [u32; 256],
@@ -138,7 +138,7 @@ impl Block {
     #[inline]
     pub(super) fn repeat(&mut self, length: usize, distance: usize) {
         let literals = std::mem::take(&mut self.literals);
-        self.steps.push(Step { literals, length: length as u8, distance: distance as u16 });
+        self.steps.push(BlockStep { literals, length: length as u8, distance: distance as u16 });
         self.count += 1;
         self.length_uses[length] += 1;
         self.distance_uses[usize::from(SLOTS[distance])] += 1;
@@ -164,7 +164,7 @@ impl Block {
         }
         let literals = Codes::of(&uses, LITERAL_BITS);
         let distances = Codes::of(&self.distance_uses, DISTANCE_BITS);
-        let header = Header::of(&literals, &distances);
+        let header = BlockHeader::of(&literals, &distances);
         let size = header.size()
             + extra_bits
             + uses.iter().enumerate().map(|(symbol, count)| u64::from(count * literals.length(symbol))).sum::<u64>()
@@ -220,7 +220,7 @@ fn write_bytes(bytes: &[u8], literals: &Codes<LITERALS>, bits: &mut Bits<'_>) {
 }
 
 /// The lengths of both codes, runs of them shortened: what a block begins with.
-struct Header {
+struct BlockHeader {
     symbols: Vec<(u8, u8)>, // each with what follows it
     codes: Codes<LENGTHS>,
     literals: usize,
@@ -228,7 +228,7 @@ struct Header {
     lengths: usize,
 }
 
-impl Header {
+impl BlockHeader {
     fn of(literals: &Codes<LITERALS>, distances: &Codes<DISTANCES>) -> Self {
         let (first, second) = (literals.lengths(END + 1), distances.lengths(1));
         let (literals, distances) = (first.len(), second.len());

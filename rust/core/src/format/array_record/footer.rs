@@ -1,6 +1,6 @@
 //! The table of chunks and the postscript that names it: small messages, each a record of a chunk.
 
-use crate::codec::protobuf::{put_varint, varint, Fields, Malformed, Value};
+use crate::codec::protobuf::{put_varint, varint, Fields, Malformed, WireValue};
 use crate::error::{Error, Result};
 use crate::format::riegeli::{CHUNK_HEADER, SIGNATURE};
 
@@ -32,7 +32,9 @@ fn numbers<const N: usize>(message: &[u8]) -> Result<[Option<u64>; N]> {
     let mut found = [None; N];
     for field in Fields::new(message) {
         match field.map_err(|Malformed(what)| Error::corrupt(format!("expected a message, got {what}")))? {
-            (number @ 1.., Value::Varint(value)) if number as usize <= N => found[number as usize - 1] = Some(value),
+            (number @ 1.., WireValue::Varint(value)) if number as usize <= N => {
+                found[number as usize - 1] = Some(value)
+            }
             _ => {}
         }
     }
@@ -77,7 +79,7 @@ impl Postscript {
 
 /// Where the chunks are, and which records are where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Table {
+pub(super) struct ChunkTable {
     /// Where each chunk begins, and where the table does.
     pub offsets: Vec<u64>,
     /// The bytes of all records before each chunk, and of all there are.
@@ -90,12 +92,12 @@ pub(super) struct Table {
     pub options: String,
 }
 
-impl Table {
+impl ChunkTable {
     /// Reads the records of the table's chunk, which begins at `footer`.
-    pub fn from_records<'a>(mut records: impl ExactSizeIterator<Item = &'a [u8]>, footer: u64) -> Result<Table> {
+    pub fn from_records<'a>(mut records: impl ExactSizeIterator<Item = &'a [u8]>, footer: u64) -> Result<ChunkTable> {
         let chunks = records.len().saturating_sub(1);
         let (metadata, options) = metadata(records.next().unwrap_or_default())?;
-        let mut table = Table {
+        let mut table = ChunkTable {
             offsets: Vec::with_capacity(chunks + 1),
             decoded: Vec::with_capacity(chunks + 1),
             group: 1,
@@ -155,12 +157,12 @@ impl Table {
 /// Version, chunks and records, and the writer's options.
 fn metadata(message: &[u8]) -> Result<([Option<u64>; 3], String)> {
     let array_record = Fields::new(message).find_map(|field| match field {
-        Ok((1, Value::Bytes(inner))) => Some(inner),
+        Ok((1, WireValue::Bytes(inner))) => Some(inner),
         _ => None,
     });
     let inner = array_record.ok_or_else(|| broken("the table of an ArrayRecord file"))?;
     let options = Fields::new(inner).find_map(|field| match field {
-        Ok((4, Value::Bytes(options))) => Some(String::from_utf8_lossy(options).into_owned()),
+        Ok((4, WireValue::Bytes(options))) => Some(String::from_utf8_lossy(options).into_owned()),
         _ => None,
     });
     // Numbers that are zero may be left out.
@@ -182,8 +184,8 @@ pub(super) fn is_ours<'a>(mut records: impl ExactSizeIterator<Item = &'a [u8]>) 
 mod tests {
     use super::*;
 
-    fn table(chunks: u64, group: usize, records: usize) -> Table {
-        Table {
+    fn table(chunks: u64, group: usize, records: usize) -> ChunkTable {
+        ChunkTable {
             offsets: (0..=chunks).map(|chunk| 64 + 100 * chunk).collect(),
             decoded: (0..=chunks).map(|chunk| 7 * chunk).collect(),
             group,
@@ -192,14 +194,14 @@ mod tests {
         }
     }
 
-    fn records(table: &Table) -> Vec<Vec<u8>> {
+    fn records(table: &ChunkTable) -> Vec<Vec<u8>> {
         let (bytes, ends) = table.to_records();
         let starts = std::iter::once(0).chain(ends.iter().copied());
         starts.zip(&ends).map(|(start, &end)| bytes[start..end].to_vec()).collect()
     }
 
-    fn read(records: &[Vec<u8>], footer: u64) -> Result<Table> {
-        Table::from_records(records.iter().map(Vec::as_slice), footer)
+    fn read(records: &[Vec<u8>], footer: u64) -> Result<ChunkTable> {
+        ChunkTable::from_records(records.iter().map(Vec::as_slice), footer)
     }
 
     #[test]
@@ -230,7 +232,7 @@ mod tests {
                 assert!(number == 0 || read(&bad, 464).is_err(), "{number} cut at {at}");
             }
         }
-        let huge = records(&Table { decoded: vec![0, u64::MAX, u64::MAX], ..table(2, 1, 2) });
+        let huge = records(&ChunkTable { decoded: vec![0, u64::MAX, u64::MAX], ..table(2, 1, 2) });
         assert!(read(&huge, 264).is_ok());
         let mut message = Vec::new();
         put_numbers(&mut message, &[164, 1, 1]);

@@ -14,32 +14,32 @@ use crate::error::{Error, Result};
 use crate::format::frame::Frames;
 use crate::format::opened_shard::Extent;
 use crate::format::riegeli::records::{transposed, Unpacker};
-use crate::format::riegeli::{Content, Span, BLOCK, BLOCK_HEADER, CHUNK_HEADER, SIGNATURE};
-use crate::format::tar::Made;
-use crate::io::cached_file::Held;
-use crate::io::file::{Plain, WINDOW};
-use footer::{Postscript, Table};
+use crate::format::riegeli::{ChunkType, Span, BLOCK, BLOCK_HEADER, CHUNK_HEADER, SIGNATURE};
+use crate::format::tar::SampleRecords;
+use crate::io::cached_file::CachedFile;
+use crate::io::file::{RandomAccessFile, WINDOW};
+use footer::{ChunkTable, Postscript};
 
-pub use crate::format::riegeli::records::Compression;
+pub use crate::format::riegeli::records::ChunkCompression;
 pub use salvage::salvage;
-pub use writer::{Options, Summary, Writer};
+pub use writer::{ArrayRecordWriter, Summary, WriterOptions};
 
 /// What a chunk's header may take of a file: a block's header may stand in its midst.
 const HEADER_SPAN: u64 = (CHUNK_HEADER + BLOCK_HEADER) as u64;
 
 /// Memory that records are unpacked into, or made in, which is used again. The last chunk stays: whoever reads in order comes back to it.
 #[derive(Debug, Default)]
-pub struct Chunks {
+pub struct RecordScratch {
     joined: Vec<u8>,
     unpacker: Unpacker,
-    last: Option<Last>,
+    last: Option<LastChunk>,
     /// The records of tar archives.
-    pub(crate) made: Made,
+    pub(crate) made: SampleRecords,
 }
 
 /// The chunk that was unpacked last.
 #[derive(Clone, Copy, Debug)]
-struct Last {
+struct LastChunk {
     /// Of which shard.
     identity: u64,
     chunk: usize,
@@ -47,16 +47,16 @@ struct Last {
     place: usize,
 }
 
-impl Chunks {
+impl RecordScratch {
     /// Where a record is, if it is in the chunk that was unpacked last.
-    fn find(&self, shard: &Shard, record: usize) -> Option<usize> {
+    fn find(&self, shard: &ArrayRecordShard, record: usize) -> Option<usize> {
         let chunk = record / shard.table.group;
         let last = self.last.filter(|last| (last.identity, last.chunk) == (shard.identity, chunk))?;
         Some(last.place + record % shard.table.group)
     }
 
     /// Forgets all but the chunk of a record, if that was unpacked last.
-    pub fn forget_but(&mut self, shard: &Shard, record: usize) {
+    pub fn forget_but(&mut self, shard: &ArrayRecordShard, record: usize) {
         match (self.find(shard, record), &mut self.last) {
             (Some(_), Some(last)) => self.unpacker.forget(std::mem::take(&mut last.place)),
             _ => {
@@ -67,7 +67,7 @@ impl Chunks {
     }
 
     /// Unpacks the chunk of a record, whose bytes are in `bytes`, unless it was the last one; returns where the record is.
-    pub fn unpack(&mut self, shard: &Shard, record: usize, bytes: &[u8]) -> Result<usize> {
+    pub fn unpack(&mut self, shard: &ArrayRecordShard, record: usize, bytes: &[u8]) -> Result<usize> {
         if let Some(place) = self.find(shard, record) {
             return Ok(place);
         }
@@ -81,11 +81,11 @@ impl Chunks {
             return Err(Error::corrupt(message));
         }
         self.unpacker.unpack(&read)?;
-        self.last = Some(Last { identity: shard.identity, chunk, place });
+        self.last = Some(LastChunk { identity: shard.identity, chunk, place });
         Ok(place + record % shard.table.group)
     }
 
-    /// The record at a place that [`Chunks::unpack`] told.
+    /// The record at a place that [`RecordScratch::unpack`] told.
     pub fn get(&self, place: usize) -> &[u8] {
         self.unpacker.get(place).unwrap_or_default()
     }
@@ -93,20 +93,20 @@ impl Chunks {
 
 /// Memory that reading uses again: it grows to the largest frame or chunk, and no further.
 #[derive(Debug, Default)]
-pub struct Buffer {
+pub struct ReadBuffer {
     pub(crate) raw: Vec<u8>,
-    pub(crate) chunks: Chunks,
+    pub(crate) chunks: RecordScratch,
 }
 
-impl Buffer {
+impl ReadBuffer {
     /// Reads the chunk at `begin`, which ends at `limit` or before, and returns its records.
-    fn unpack(&mut self, file: &Plain, begin: u64, limit: u64) -> Result<&Unpacker> {
+    fn unpack(&mut self, file: &RandomAccessFile, begin: u64, limit: u64) -> Result<&Unpacker> {
         let place = |error: Error| error.at_offset(begin).in_file(file.path());
         let bytes = file.read_into(&mut self.raw, begin, HEADER_SPAN.min(limit - begin))?;
         let (header, _) = Span { begin, bytes }.header(begin).map_err(place)?;
         let length = header.end(begin).unwrap_or(u64::MAX).min(limit) - begin;
         let bytes = file.read_into(&mut self.raw, begin, length)?;
-        let Chunks { joined, unpacker, last, .. } = &mut self.chunks;
+        let RecordScratch { joined, unpacker, last, .. } = &mut self.chunks;
         *last = None;
         unpacker.clear();
         unpacker.unpack(&Span { begin, bytes }.chunk(begin, joined).map_err(place)?).map_err(place)?;
@@ -116,33 +116,34 @@ impl Buffer {
 
 /// A file with its table of chunks.
 #[derive(Debug)]
-pub struct Shard {
-    file: Held,
-    table: Table,
+pub struct ArrayRecordShard {
+    file: CachedFile,
+    table: ChunkTable,
     /// Tells this shard from others that use the same buffer.
     identity: u64,
 }
 
-impl Shard {
+impl ArrayRecordShard {
     /// Opens a file: its table is read and checked, its records are not.
-    pub fn open(path: &Path) -> Result<Shard> {
-        Shard::from_file(Plain::open(path)?)
+    pub fn open(path: &Path) -> Result<ArrayRecordShard> {
+        ArrayRecordShard::from_file(RandomAccessFile::open(path)?)
     }
 
     /// The same with a file that is open.
-    pub(crate) fn from_file(file: Plain) -> Result<Shard> {
+    pub(crate) fn from_file(file: RandomAccessFile) -> Result<ArrayRecordShard> {
         static OPENED: AtomicU64 = AtomicU64::new(0);
         if head(&file)? != SIGNATURE {
             let error = Error::corrupt("expected a file that begins as ArrayRecord files do, got other bytes");
             return Err(advise(error.at_offset(0).in_file(file.path())));
         }
         let table = read_table(&file).map_err(|error| advise(error.in_file(file.path())))?;
-        let shard = Shard { file: Held::new(file), table, identity: OPENED.fetch_add(1, Ordering::Relaxed) };
+        let shard =
+            ArrayRecordShard { file: CachedFile::new(file), table, identity: OPENED.fetch_add(1, Ordering::Relaxed) };
         if !shard.is_empty() {
             let (begin, mut raw) = (shard.table.offsets[0], Vec::new());
             let bytes = shard.file().read_into(&mut raw, begin, HEADER_SPAN.min(shard.file().size() - begin))?;
             // A damaged header is found by whoever reads its records.
-            if (Span { begin, bytes }).header(begin).is_ok_and(|(header, _)| header.content == Content::Transposed) {
+            if (Span { begin, bytes }).header(begin).is_ok_and(|(header, _)| header.content == ChunkType::Transposed) {
                 return Err(shard.place(transposed().in_record(0)));
             }
         }
@@ -175,7 +176,7 @@ impl Shard {
     }
 
     /// The file.
-    pub fn file(&self) -> &Plain {
+    pub fn file(&self) -> &RandomAccessFile {
         self.file.file()
     }
 
@@ -203,13 +204,13 @@ impl Shard {
 
     /// Where a record is that exists.
     pub fn extent(&self, record: usize) -> Extent {
-        let Table { offsets, decoded, group, .. } = &self.table;
+        let ChunkTable { offsets, decoded, group, .. } = &self.table;
         let chunk = record / group;
         let bytes = (decoded[chunk + 1] - decoded[chunk]).max(offsets[chunk + 1] - offsets[chunk]);
         Extent { range: offsets[chunk]..offsets[chunk + 1], bytes: bytes / self.of_chunk(chunk).len() as u64 }
     }
 
-    /// The whole file, if it is held: see [`Held::content`].
+    /// The whole file, if it is held: see [`CachedFile::content`].
     pub(crate) fn held(&self, length: u64, most: u64) -> Option<&[u8]> {
         self.file.content(length, most)
     }
@@ -220,9 +221,9 @@ impl Shard {
     }
 
     /// One record, all hashes of its chunk checked.
-    pub fn read<'b>(&self, record: usize, buffer: &'b mut Buffer) -> Result<&'b [u8]> {
+    pub fn read<'b>(&self, record: usize, buffer: &'b mut ReadBuffer) -> Result<&'b [u8]> {
         self.check(record)?;
-        let Buffer { raw, chunks } = buffer;
+        let ReadBuffer { raw, chunks } = buffer;
         let place = match chunks.find(self, record) {
             Some(place) => place,
             None => {
@@ -238,7 +239,7 @@ impl Shard {
     /// Some records in the order they are asked for, checked; neighbours are read together.
     pub fn read_many(&self, records: &[usize]) -> Result<Frames> {
         records.iter().try_for_each(|&record| self.check(record))?;
-        let (mut frames, mut raw, mut chunks) = (Frames::default(), Vec::new(), Chunks::default());
+        let (mut frames, mut raw, mut chunks) = (Frames::default(), Vec::new(), RecordScratch::default());
         let mut rest = records;
         while let Some(&first) = rest.first() {
             let start = self.extent(first).range.start;
@@ -269,7 +270,7 @@ fn advise(error: Error) -> Error {
 }
 
 /// The first bytes of a file, or zeros where it has none.
-fn head(file: &Plain) -> Result<[u8; SIGNATURE.len()]> {
+fn head(file: &RandomAccessFile) -> Result<[u8; SIGNATURE.len()]> {
     let mut head = [0; SIGNATURE.len()];
     let count = (file.size() as usize).min(head.len());
     file.read_at(&mut head[..count], 0)?;
@@ -277,19 +278,19 @@ fn head(file: &Plain) -> Result<[u8; SIGNATURE.len()]> {
 }
 
 /// Whether a file is an ArrayRecord file by its first bytes, even if a few of them are damaged.
-pub fn is_one(file: &Plain) -> Result<bool> {
+pub fn is_one(file: &RandomAccessFile) -> Result<bool> {
     let same = head(file)?.iter().zip(&SIGNATURE).filter(|(found, expected)| found == expected).count();
     Ok(same >= SIGNATURE.len() - 8)
 }
 
 /// The table of chunks that a file ends with.
-fn read_table(file: &Plain) -> Result<Table> {
+fn read_table(file: &RandomAccessFile) -> Result<ChunkTable> {
     let size = file.size();
     if size % BLOCK != 0 || size < 2 * BLOCK {
         let message = format!("expected a file of whole blocks of {BLOCK} bytes, got {size} bytes: it is truncated");
         return Err(Error::corrupt(message));
     }
-    let mut buffer = Buffer::default();
+    let mut buffer = ReadBuffer::default();
     let last = size - BLOCK;
     let here = |error: Error| error.at_offset(last);
     let first = |records: &Unpacker| Postscript::from_bytes(records.get(0).unwrap_or_default());
@@ -299,5 +300,5 @@ fn read_table(file: &Plain) -> Result<Table> {
         return Err(here(Error::corrupt(message)));
     }
     let records = buffer.unpack(file, footer, last)?;
-    Table::from_records(records.iter(), footer).map_err(|error| error.at_offset(footer))
+    ChunkTable::from_records(records.iter(), footer).map_err(|error| error.at_offset(footer))
 }

@@ -1,16 +1,20 @@
 //! Reading on after damage: every whole chunk is found, everything else is reported.
 
-use super::footer::{is_ours, Table};
+use super::footer::{is_ours, ChunkTable};
 use super::{read_table, HEADER_SPAN};
 use crate::error::{Error, Kind, Result};
 use crate::format::riegeli::records::Unpacker;
-use crate::format::riegeli::{Content, Header, Span, BLOCK, BLOCK_HEADER};
+use crate::format::riegeli::{ChunkHeader, ChunkType, Span, BLOCK, BLOCK_HEADER};
 use crate::format::tfrecord::salvage::{Bytes, Gap, Report};
-use crate::io::file::{Plain, Pulse, WINDOW};
+use crate::io::file::{Progress, RandomAccessFile, WINDOW};
 
 /// Looks at every byte of a file: hands each record of a whole chunk, and the chunk's offset, to `keep`, and reports the
 /// rest. All that is not padding within a chunk is checked: a flipped bit costs its chunk, and no other.
-pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pulse: Pulse<'_>) -> Result<Report> {
+pub fn salvage(
+    file: &RandomAccessFile,
+    keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    pulse: Progress<'_>,
+) -> Result<Report> {
     let table = match read_table(file) {
         Err(error) if matches!(error.kind(), Kind::Io(_)) => return Err(error.in_file(file.path())),
         outcome => outcome,
@@ -27,7 +31,7 @@ pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pul
         let bad = match walk.chunk(at)? {
             Ok((header, end)) => {
                 // The table and the postscript are records too, but nobody's.
-                let of_the_user = header.content == Content::Records
+                let of_the_user = header.content == ChunkType::Records
                     && table.as_ref().map_or_else(|_| !is_ours(walk.unpacker.iter()), |table| at < table.footer());
                 if of_the_user {
                     as_the_table_says &= table.as_ref().is_ok_and(|table| table.has(chunk, at, &header));
@@ -65,7 +69,7 @@ pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pul
     Ok(report)
 }
 
-impl Table {
+impl ChunkTable {
     fn footer(&self) -> u64 {
         self.offsets.last().copied().unwrap_or(0)
     }
@@ -75,7 +79,7 @@ impl Table {
     }
 
     /// Whether chunk `number` is the one at `offset`.
-    fn has(&self, number: usize, offset: u64, header: &Header) -> bool {
+    fn has(&self, number: usize, offset: u64, header: &ChunkHeader) -> bool {
         let records = self.records.saturating_sub(number.saturating_mul(self.group)).min(self.group);
         number < self.chunks()
             && self.offsets[number] == offset
@@ -90,13 +94,13 @@ impl Table {
 }
 
 /// Why there is no whole chunk, and where it ends if its header can be trusted.
-struct Bad {
+struct InvalidChunk {
     reason: String,
     end: Option<u64>,
 }
 
 struct Walk<'a> {
-    file: &'a Plain,
+    file: &'a RandomAccessFile,
     bytes: Bytes<'a>,
     joined: Vec<u8>,
     unpacker: Unpacker,
@@ -104,9 +108,9 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// The header of the chunk at `at` and where it ends, its records unpacked; or what is wrong with it.
-    fn chunk(&mut self, at: u64) -> Result<std::result::Result<(Header, u64), Bad>> {
+    fn chunk(&mut self, at: u64) -> Result<std::result::Result<(ChunkHeader, u64), InvalidChunk>> {
         self.unpacker.clear();
-        let bad = |error: Error, end| Ok(Err(Bad { reason: error.message().to_owned(), end }));
+        let bad = |error: Error, end| Ok(Err(InvalidChunk { reason: error.message().to_owned(), end }));
         let header = match (Span { begin: at, bytes: self.bytes.at(at, HEADER_SPAN)? }).header(at) {
             Ok((header, _)) => header,
             Err(error) => return bad(error, None),
@@ -123,7 +127,7 @@ impl Walk<'_> {
             Ok(chunk) => chunk,
             Err(error) => return bad(error, Some(end)),
         };
-        let holds_records = matches!(header.content, Content::Records | Content::Transposed);
+        let holds_records = matches!(header.content, ChunkType::Records | ChunkType::Transposed);
         match if holds_records { self.unpacker.unpack(&chunk) } else { Ok(()) } {
             Ok(()) => Ok(Ok((header, end))),
             Err(error) => bad(error, Some(end)),
@@ -131,7 +135,7 @@ impl Walk<'_> {
     }
 
     /// Where the next header stands whose hash holds, at or after `from`; or the end.
-    fn search(&mut self, from: u64, pulse: Pulse<'_>) -> Result<u64> {
+    fn search(&mut self, from: u64, pulse: Progress<'_>) -> Result<u64> {
         let size = self.file.size();
         let mut start = from;
         while start < size {
@@ -156,7 +160,7 @@ impl Walk<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Compression, Options, Shard, Writer};
+    use super::super::{ArrayRecordShard, ArrayRecordWriter, ChunkCompression, WriterOptions};
     use super::*;
     use crate::format::riegeli::SIGNATURE;
 
@@ -170,11 +174,11 @@ mod tests {
     fn written(group_size: usize, records: Vec<Vec<u8>>) -> Written {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
-        let options = Options { group_size, compression: Compression::None, threads: 1 };
-        let mut writer = Writer::create(&path, options).unwrap();
+        let options = WriterOptions { group_size, compression: ChunkCompression::None, threads: 1 };
+        let mut writer = ArrayRecordWriter::create(&path, options).unwrap();
         records.iter().for_each(|record| writer.write(record).unwrap());
         writer.finish(false).unwrap();
-        let offsets = Shard::open(&path).unwrap().offsets().to_vec();
+        let offsets = ArrayRecordShard::open(&path).unwrap().offsets().to_vec();
         Written { bytes: std::fs::read(&path).unwrap(), folder, records, offsets }
     }
 
@@ -187,7 +191,7 @@ mod tests {
                 kept.push(record.to_vec());
                 Ok(())
             };
-            let report = salvage(&Plain::open(&path).unwrap(), &mut keep, &mut |_| Ok(())).unwrap();
+            let report = salvage(&RandomAccessFile::open(&path).unwrap(), &mut keep, &mut |_| Ok(())).unwrap();
             assert_eq!(report.records as usize, kept.len());
             let mut end = 0;
             for gap in &report.gaps {

@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::footer::{Postscript, Table};
-use super::Compression;
+use super::footer::{ChunkTable, Postscript};
+use super::ChunkCompression;
 use crate::error::{Error, Result};
 use crate::format::frame::Frames;
 use crate::format::riegeli::records::{Packed, Packer};
-use crate::format::riegeli::{append, padding, Content, Header, SIGNATURE};
-use crate::io::atomic_file::{closed, failed, Unpublished};
+use crate::format::riegeli::{append, padding, ChunkHeader, ChunkType, SIGNATURE};
+use crate::io::atomic_file::{closed, failed, AtomicFile};
 use crate::ordered_queue::in_order;
 
 /// Records are gathered up to this size before they are compressed.
@@ -23,11 +23,11 @@ const TASK: usize = 1 << 18;
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct WriterOptions {
     /// Records to a chunk.
     pub group_size: usize,
     /// How chunks are compressed.
-    pub compression: Compression,
+    pub compression: ChunkCompression,
     /// Threads that compress.
     pub threads: usize,
 }
@@ -45,10 +45,10 @@ pub struct Summary {
 
 /// What is in the file, and what is laid out but not written yet.
 struct Layout {
-    file: Unpublished,
+    file: AtomicFile,
     laid_out: Vec<u8>,
     position: u64,
-    table: Table,
+    table: ChunkTable,
 }
 
 impl Layout {
@@ -60,7 +60,7 @@ impl Layout {
 
     /// Puts a chunk of the user's records.
     fn put_records(&mut self, bytes: &[u8], packed: &Packed) -> Result<()> {
-        let Table { offsets, decoded, records, .. } = &mut self.table;
+        let ChunkTable { offsets, decoded, records, .. } = &mut self.table;
         offsets.push(self.position);
         decoded.push(decoded.last().copied().unwrap_or(0) + packed.decoded_size);
         *records += packed.records as usize;
@@ -68,14 +68,14 @@ impl Layout {
     }
 
     /// Puts a chunk of records that are not the user's, and padding to the end of its block.
-    fn put_padded(&mut self, records: &[&[u8]], compression: Compression) -> Result<()> {
+    fn put_padded(&mut self, records: &[&[u8]], compression: ChunkCompression) -> Result<()> {
         let mut chunk = Vec::new();
         let packed = Packer::new(compression)?.pack(records, &mut chunk)?;
         self.put(&chunk, packed.records)?;
         match padding(self.position) {
             Some(length) => {
                 let zeros = vec![0; length];
-                let header = Header::new(Content::Padding, &zeros, 0, 0).to_bytes();
+                let header = ChunkHeader::new(ChunkType::Padding, &zeros, 0, 0).to_bytes();
                 self.put(&[&header[..], &zeros].concat(), 0)
             }
             None => Ok(()),
@@ -89,7 +89,7 @@ impl Layout {
     }
 
     /// Puts the table and the postscript, and gives the file its name.
-    fn finish(mut self, path: &Path, compression: Compression, sync: bool) -> Result<Summary> {
+    fn finish(mut self, path: &Path, compression: ChunkCompression, sync: bool) -> Result<Summary> {
         let footer = self.position;
         self.table.offsets.push(footer);
         let (bytes, ends) = self.table.to_records();
@@ -97,7 +97,7 @@ impl Layout {
         let entries: Vec<&[u8]> = starts.zip(&ends).map(|(start, &end)| &bytes[start..end]).collect();
         self.put_padded(&entries, compression)?;
         let postscript = Postscript { footer }.to_records();
-        self.put_padded(&postscript.iter().map(Vec::as_slice).collect::<Vec<_>>(), Compression::None)?;
+        self.put_padded(&postscript.iter().map(Vec::as_slice).collect::<Vec<_>>(), ChunkCompression::None)?;
         let written = self.write().and_then(|()| self.file.publish(sync));
         let (size, crc32c) = written.map_err(|error| failed(path, &error))?;
         Ok(Summary { records: self.table.records, size, crc32c })
@@ -105,9 +105,9 @@ impl Layout {
 }
 
 /// A file that is being written.
-pub struct Writer {
+pub struct ArrayRecordWriter {
     path: PathBuf,
-    options: Options,
+    options: WriterOptions,
     /// Nothing, once the file is published or failed to take bytes: going on would leave a hole.
     layout: Option<Layout>,
     /// Records that are in no chunk yet, and where each ends.
@@ -117,10 +117,10 @@ pub struct Writer {
     packers: Mutex<Vec<Packer>>,
 }
 
-impl Writer {
-    /// Begins a file; nothing is seen at `path` until [`Writer::finish`].
-    pub fn create(path: &Path, options: Options) -> Result<Writer> {
-        let Options { group_size, compression, .. } = options;
+impl ArrayRecordWriter {
+    /// Begins a file; nothing is seen at `path` until [`ArrayRecordWriter::finish`].
+    pub fn create(path: &Path, options: WriterOptions) -> Result<ArrayRecordWriter> {
+        let WriterOptions { group_size, compression, .. } = options;
         if group_size == 0 || group_size > i32::MAX as usize {
             let message = format!("expected a group size from 1 to {}, got {group_size}", i32::MAX);
             return Err(Error::usage(message));
@@ -128,13 +128,13 @@ impl Writer {
         let described = format!(
             "group_size:{group_size},transpose:false,pad_to_block_boundary:false,{compression},max_parallelism:1"
         );
-        let table = Table { group: group_size, decoded: vec![0], options: described, ..Table::default() };
+        let table = ChunkTable { group: group_size, decoded: vec![0], options: described, ..ChunkTable::default() };
         let (laid_out, position) = (SIGNATURE.to_vec(), SIGNATURE.len() as u64);
-        Ok(Writer {
+        Ok(ArrayRecordWriter {
             path: path.into(),
             options,
             packers: Mutex::new(vec![Packer::new(compression)?]),
-            layout: Some(Layout { file: Unpublished::create(path)?, laid_out, position, table }),
+            layout: Some(Layout { file: AtomicFile::create(path)?, laid_out, position, table }),
             gathered: Vec::new(),
             ends: Vec::new(),
             records: 0,
@@ -215,7 +215,7 @@ impl Writer {
         Ok((bytes, packed))
     }
 
-    /// Lets the file go to the disk while it is written: [`Writer::finish`] with `sync` waits less then.
+    /// Lets the file go to the disk while it is written: [`ArrayRecordWriter::finish`] with `sync` waits less then.
     pub fn sync_along(&mut self) {
         if let Some(layout) = &mut self.layout {
             layout.file.sync_along();
@@ -234,16 +234,16 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Buffer, Shard};
+    use super::super::{ArrayRecordShard, ReadBuffer};
     use super::*;
 
     fn records(count: usize) -> Vec<Vec<u8>> {
         (0..count).map(|i| format!("{i} ").repeat(i * 7919 % 400).into_bytes()).collect()
     }
 
-    fn write(path: &Path, options: Options, records: &[Vec<u8>]) -> Summary {
+    fn write(path: &Path, options: WriterOptions, records: &[Vec<u8>]) -> Summary {
         let _ = std::fs::remove_file(path);
-        let mut writer = Writer::create(path, options).unwrap();
+        let mut writer = ArrayRecordWriter::create(path, options).unwrap();
         records.iter().for_each(|record| writer.write(record).unwrap());
         assert!(!path.exists(), "nothing is seen before it is whole");
         assert_eq!(writer.len(), records.len());
@@ -254,24 +254,26 @@ mod tests {
     fn what_is_written_is_read_and_threads_change_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
-        for compression in [Compression::None, Compression::Zstd(3), Compression::Brotli(1), Compression::Snappy] {
+        for compression in
+            [ChunkCompression::None, ChunkCompression::Zstd(3), ChunkCompression::Brotli(1), ChunkCompression::Snappy]
+        {
             for (group_size, count) in [(1, 0), (1, 1), (1, 9000), (7, 3000), (1000, 3000), (5000, 3000)] {
                 let records = records(count);
                 let mut seen = Vec::new();
                 for threads in [1, 3] {
-                    let summary = write(&path, Options { group_size, compression, threads }, &records);
+                    let summary = write(&path, WriterOptions { group_size, compression, threads }, &records);
                     let bytes = std::fs::read(&path).unwrap();
                     assert_eq!((summary.records, summary.size), (count, bytes.len() as u64));
                     assert_eq!(summary.crc32c, crate::crc32c::crc32c(&bytes));
                     seen.push(bytes);
                 }
                 assert!(seen[0] == seen[1], "the same bytes on any number of threads");
-                let shard = Shard::open(&path).unwrap();
+                let shard = ArrayRecordShard::open(&path).unwrap();
                 assert_eq!(
                     (shard.len(), shard.group_size()),
                     (count, if count == 0 { 1 } else { group_size.min(count) })
                 );
-                let mut buffer = Buffer::default();
+                let mut buffer = ReadBuffer::default();
                 for record in (0..count).rev().step_by(13) {
                     assert_eq!(shard.read(record, &mut buffer).unwrap(), records[record]);
                 }
@@ -289,9 +291,9 @@ mod tests {
         let path = folder.path().join("a");
         let records: Vec<Vec<u8>> = (0..40u8).map(|i| vec![i; 700_001]).collect();
         for group_size in [1, 3, 30] {
-            let options = Options { group_size, compression: Compression::None, threads: 2 };
+            let options = WriterOptions { group_size, compression: ChunkCompression::None, threads: 2 };
             write(&path, options, &records);
-            let shard = Shard::open(&path).unwrap();
+            let shard = ArrayRecordShard::open(&path).unwrap();
             assert_eq!(shard.offsets().len(), 40usize.div_ceil(group_size) + 1);
             let all: Vec<usize> = (5..40).chain([2, 39, 38]).collect();
             assert!(shard.read_many(&all).unwrap().iter().eq(all.iter().map(|&record| &records[record])));
@@ -301,11 +303,13 @@ mod tests {
     #[test]
     fn a_dropped_writer_publishes_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options { group_size: 1, compression: Compression::Snappy, threads: 1 };
-        let mut writer = Writer::create(&folder.path().join("a"), options).unwrap();
+        let options = WriterOptions { group_size: 1, compression: ChunkCompression::Snappy, threads: 1 };
+        let mut writer = ArrayRecordWriter::create(&folder.path().join("a"), options).unwrap();
         writer.write(b"one").unwrap();
         drop(writer);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        assert!(Writer::create(&folder.path().join("a"), Options { group_size: 0, ..options }).is_err());
+        assert!(
+            ArrayRecordWriter::create(&folder.path().join("a"), WriterOptions { group_size: 0, ..options }).is_err()
+        );
     }
 }

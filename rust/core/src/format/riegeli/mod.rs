@@ -42,7 +42,7 @@ pub fn hash(bytes: &[u8]) -> u64 {
 /// The type of a chunk. Chunk headers store these letters: they never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Content {
+pub enum ChunkType {
     /// Marks the file; no records.
     Signature = b's',
     /// Metadata of the file, in an encoding that Penstock does not read.
@@ -55,9 +55,9 @@ pub enum Content {
     Transposed = b't',
 }
 
-impl Content {
-    const ALL: [Content; 5] =
-        [Content::Signature, Content::Metadata, Content::Padding, Content::Records, Content::Transposed];
+impl ChunkType {
+    const ALL: [ChunkType; 5] =
+        [ChunkType::Signature, ChunkType::Metadata, ChunkType::Padding, ChunkType::Records, ChunkType::Transposed];
 
     fn letter(self) -> u8 {
         self as u8
@@ -66,23 +66,23 @@ impl Content {
 
 /// A chunk's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct ChunkHeader {
     /// Bytes of data, without the block headers in between.
     pub data_size: u64,
     /// Their hash.
     pub data_hash: u64,
     /// What they are.
-    pub content: Content,
+    pub content: ChunkType,
     /// How many records they hold.
     pub records: u64,
     /// The records' bytes, once decoded.
     pub decoded_size: u64,
 }
 
-impl Header {
+impl ChunkHeader {
     /// The header for some data.
-    pub fn new(content: Content, data: &[u8], records: u64, decoded_size: u64) -> Header {
-        Header { data_size: data.len() as u64, data_hash: hash(data), content, records, decoded_size }
+    pub fn new(content: ChunkType, data: &[u8], records: u64, decoded_size: u64) -> ChunkHeader {
+        ChunkHeader { data_size: data.len() as u64, data_hash: hash(data), content, records, decoded_size }
     }
 
     /// Its bytes, with their hash in front.
@@ -98,18 +98,23 @@ impl Header {
     }
 
     /// Reads a header whose hash holds.
-    pub fn from_bytes(bytes: &[u8; CHUNK_HEADER]) -> Result<Header> {
+    pub fn from_bytes(bytes: &[u8; CHUNK_HEADER]) -> Result<ChunkHeader> {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let (stored, actual) = (word(0), hash(&bytes[8..]));
         if stored != actual {
             let message = format!("expected the chunk header's hash to be {actual:#018x}, got {stored:#018x}");
             return Err(Error::corrupt(message));
         }
-        let Some(content) = Content::ALL.into_iter().find(|content| content.letter() == bytes[24]) else {
+        let Some(content) = ChunkType::ALL.into_iter().find(|content| content.letter() == bytes[24]) else {
             return Err(Error::corrupt(format!("expected a chunk of a known type, got {:#04x}", bytes[24])));
         };
-        let header =
-            Header { data_size: word(8), data_hash: word(16), content, records: word(24) >> 8, decoded_size: word(32) };
+        let header = ChunkHeader {
+            data_size: word(8),
+            data_hash: word(16),
+            content,
+            records: word(24) >> 8,
+            decoded_size: word(32),
+        };
         Ok(header)
     }
 
@@ -156,7 +161,7 @@ pub struct Span<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk<'b> {
     /// Its header.
-    pub header: Header,
+    pub header: ChunkHeader,
     /// Its data, without block headers.
     pub data: &'b [u8],
     /// Where the next chunk begins.
@@ -189,20 +194,20 @@ impl<'a> Span<'a> {
     }
 
     /// The header of the chunk that begins at `at`, and where its data begins.
-    pub fn header(&self, at: u64) -> Result<(Header, u64)> {
+    pub fn header(&self, at: u64) -> Result<(ChunkHeader, u64)> {
         let mut bytes = [0; CHUNK_HEADER];
         let mut filled = 0;
         let data = self.pieces(at, CHUNK_HEADER as u64, |piece| {
             bytes[filled..filled + piece.len()].copy_from_slice(piece);
             filled += piece.len();
         })?;
-        Ok((Header::from_bytes(&bytes)?, data))
+        Ok((ChunkHeader::from_bytes(&bytes)?, data))
     }
 
     /// Whether the byte that tells the type of a chunk beginning at `at` is one of a type: a look before the hash.
     pub fn may_begin(&self, at: u64) -> bool {
         let letter = after(at, 25).and_then(|end| self.get(end - 1..end).ok());
-        letter.is_some_and(|letter| Content::ALL.iter().any(|content| content.letter() == letter[0]))
+        letter.is_some_and(|letter| ChunkType::ALL.iter().any(|content| content.letter() == letter[0]))
     }
 
     /// The chunk that begins at `at`, all its hashes checked: its header's, those of the blocks it crosses, its data's.
@@ -277,14 +282,14 @@ pub fn padding(position: u64) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn chunk(content: Content, data: &[u8], records: u64) -> Vec<u8> {
-        [&Header::new(content, data, records, data.len() as u64).to_bytes(), data].concat()
+    fn chunk(content: ChunkType, data: &[u8], records: u64) -> Vec<u8> {
+        [&ChunkHeader::new(content, data, records, data.len() as u64).to_bytes(), data].concat()
     }
 
     #[test]
     fn the_signature_is_a_chunk_like_others() {
         let mut out = Vec::new();
-        assert_eq!(append(&mut out, 0, &chunk(Content::Signature, b"", 0), 0).unwrap(), 64);
+        assert_eq!(append(&mut out, 0, &chunk(ChunkType::Signature, b"", 0), 0).unwrap(), 64);
         assert_eq!(out, SIGNATURE);
     }
 
@@ -295,7 +300,7 @@ mod tests {
         {
             for length in [0, 1, 300, 65_447, 65_471, 65_472, 65_473, 65_488, 130_000, 200_000] {
                 for records in [0, 1, 100, 65_000, 65_511, 65_536, 65_537, 65_560, 300_000] {
-                    let chunk = chunk(Content::Records, &data[..length], records);
+                    let chunk = chunk(ChunkType::Records, &data[..length], records);
                     let mut bytes = Vec::new();
                     let end = append(&mut bytes, begin, &chunk, records).unwrap();
                     assert_eq!(begin + bytes.len() as u64, end);
@@ -318,7 +323,7 @@ mod tests {
     fn every_flipped_bit_is_found() {
         let (begin, data) = (BLOCK - 50, b"some records");
         let mut bytes = Vec::new();
-        append(&mut bytes, begin, &chunk(Content::Records, data, 3), 3).unwrap();
+        append(&mut bytes, begin, &chunk(ChunkType::Records, data, 3), 3).unwrap();
         for bit in 0..bytes.len() * 8 {
             let mut bad = bytes.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
@@ -330,7 +335,7 @@ mod tests {
     fn numbers_that_nothing_backs_are_refused() {
         for (data_size, records) in [(u64::MAX, 0), (u64::MAX - 60, 0), (1 << 40, 1), (0, (1 << 56) - 1), (0, 1000)] {
             let header =
-                Header { data_size, data_hash: hash(b""), content: Content::Records, records, decoded_size: 0 };
+                ChunkHeader { data_size, data_hash: hash(b""), content: ChunkType::Records, records, decoded_size: 0 };
             let bytes = [&header.to_bytes()[..], &[0; 100]].concat();
             for begin in [64, u64::MAX - 1000] {
                 assert!(Span { begin, bytes: &bytes }.chunk(begin, &mut Vec::new()).is_err());
@@ -345,7 +350,7 @@ mod tests {
                 assert_eq!(position % BLOCK, 0);
                 continue;
             };
-            let header = Header { data_size: length as u64, ..Header::new(Content::Padding, b"", 0, 0) };
+            let header = ChunkHeader { data_size: length as u64, ..ChunkHeader::new(ChunkType::Padding, b"", 0, 0) };
             assert_eq!(header.end(position).unwrap() % BLOCK, 0, "{position}");
         }
     }

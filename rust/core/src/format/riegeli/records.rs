@@ -6,7 +6,7 @@ use std::io::{Cursor, Read};
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::CParameter;
 
-use super::{Chunk, Content, Header, CHUNK_HEADER};
+use super::{Chunk, ChunkHeader, ChunkType, CHUNK_HEADER};
 use crate::codec::protobuf::{put_varint, varint, varint_length};
 use crate::error::{Error, Result};
 use crate::limits;
@@ -31,7 +31,7 @@ fn stored(length: u8) -> [u8; 9] {
 
 /// How chunks are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
+pub enum ChunkCompression {
     /// Not at all.
     None,
     /// Zstandard, at a level.
@@ -42,30 +42,30 @@ pub enum Compression {
     Snappy,
 }
 
-impl Compression {
+impl ChunkCompression {
     /// By its name and a level, or the usual level.
-    pub fn parse(name: &str, level: Option<i32>) -> Result<Compression> {
+    pub fn parse(name: &str, level: Option<i32>) -> Result<ChunkCompression> {
         let within = |level: i32, least: i32, most: i32| {
             let fits = (least..=most).contains(&level);
             let message = || format!("expected a level from {least} to {most} for {name}, got {level}");
             fits.then_some(level).ok_or_else(|| Error::usage(message()))
         };
         match (name, level) {
-            ("zstd", level) => Ok(Compression::Zstd(within(level.unwrap_or(3), -5, 22)?)),
-            ("brotli", level) => Ok(Compression::Brotli(within(level.unwrap_or(6), 0, 11)?)),
+            ("zstd", level) => Ok(ChunkCompression::Zstd(within(level.unwrap_or(3), -5, 22)?)),
+            ("brotli", level) => Ok(ChunkCompression::Brotli(within(level.unwrap_or(6), 0, 11)?)),
             ("none" | "snappy", Some(level)) => Err(Error::usage(format!("expected no level for {name}, got {level}"))),
-            ("snappy", None) => Ok(Compression::Snappy),
-            ("none", None) => Ok(Compression::None),
+            ("snappy", None) => Ok(ChunkCompression::Snappy),
+            ("none", None) => Ok(ChunkCompression::None),
             _ => Err(Error::usage(format!("expected the compression none, zstd, brotli or snappy, got {name:?}"))),
         }
     }
 
     fn letter(self) -> u8 {
         let codec = match self {
-            Compression::None => ChunkCodec::None,
-            Compression::Zstd(_) => ChunkCodec::Zstd,
-            Compression::Brotli(_) => ChunkCodec::Brotli,
-            Compression::Snappy => ChunkCodec::Snappy,
+            ChunkCompression::None => ChunkCodec::None,
+            ChunkCompression::Zstd(_) => ChunkCodec::Zstd,
+            ChunkCompression::Brotli(_) => ChunkCodec::Brotli,
+            ChunkCompression::Snappy => ChunkCodec::Snappy,
         };
         codec as u8
     }
@@ -88,14 +88,14 @@ impl ChunkCodec {
     }
 }
 
-impl fmt::Display for Compression {
+impl fmt::Display for ChunkCompression {
     /// As the options that a writer leaves in a file name it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Compression::None => f.write_str("uncompressed"),
-            Compression::Zstd(level) => write!(f, "zstd:{level},window_log:{ZSTD_WINDOW}"),
-            Compression::Brotli(level) => write!(f, "brotli:{level}"),
-            Compression::Snappy => f.write_str("snappy"),
+            ChunkCompression::None => f.write_str("uncompressed"),
+            ChunkCompression::Zstd(level) => write!(f, "zstd:{level},window_log:{ZSTD_WINDOW}"),
+            ChunkCompression::Brotli(level) => write!(f, "brotli:{level}"),
+            ChunkCompression::Snappy => f.write_str("snappy"),
         }
     }
 }
@@ -118,7 +118,7 @@ fn warranted(data: usize) -> u64 {
 
 /// Makes chunks of records.
 pub struct Packer {
-    compression: Compression,
+    compression: ChunkCompression,
     zstd: Option<Compressor<'static>>,
     snappy: snap::raw::Encoder,
     sizes: Vec<u8>,
@@ -128,9 +128,9 @@ pub struct Packer {
 
 impl Packer {
     /// With memory of its own.
-    pub fn new(compression: Compression) -> Result<Packer> {
+    pub fn new(compression: ChunkCompression) -> Result<Packer> {
         let zstd = match compression {
-            Compression::Zstd(level) => {
+            ChunkCompression::Zstd(level) => {
                 let compressor = Compressor::new(level).and_then(|mut zstd| {
                     zstd.set_parameter(CParameter::WindowLog(ZSTD_WINDOW))?;
                     Ok(zstd)
@@ -164,17 +164,17 @@ impl Packer {
         // What becomes no smaller is left as it is; what becomes too small, no reader of ours would believe.
         if length >= plain || values.len() as u64 > warranted(length) {
             out.truncate(start);
-            self.pack_as(Compression::None, &sizes, values, out)?;
+            self.pack_as(ChunkCompression::None, &sizes, values, out)?;
         }
         let (count, decoded_size) = (records.len() as u64, values.len() as u64);
-        let header = Header::new(Content::Records, &out[start + CHUNK_HEADER..], count, decoded_size);
+        let header = ChunkHeader::new(ChunkType::Records, &out[start + CHUNK_HEADER..], count, decoded_size);
         out[start..start + CHUNK_HEADER].copy_from_slice(&header.to_bytes());
         (self.sizes, self.values) = (sizes, joined);
         Ok(Packed { length: out.len() - start, records: count, decoded_size })
     }
 
     /// Appends room for a header, and the data.
-    fn pack_as(&mut self, compression: Compression, sizes: &[u8], values: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    fn pack_as(&mut self, compression: ChunkCompression, sizes: &[u8], values: &[u8], out: &mut Vec<u8>) -> Result<()> {
         out.extend_from_slice(&[0; CHUNK_HEADER]);
         out.push(compression.letter());
         let mut packed = std::mem::take(&mut self.compressed);
@@ -186,35 +186,35 @@ impl Packer {
         self.compress(compression, values, out)
     }
 
-    fn compress(&mut self, compression: Compression, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        if compression != Compression::None {
+    fn compress(&mut self, compression: ChunkCompression, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        if compression != ChunkCompression::None {
             put_varint(out, bytes.len() as u64);
         }
         let start = out.len();
         let fail = |error: std::io::Error| Error::io("compressing failed", &error);
         match (compression, &mut self.zstd) {
-            (Compression::Zstd(_), _) if bytes.len() <= STORED => {
+            (ChunkCompression::Zstd(_), _) if bytes.len() <= STORED => {
                 out.extend(stored(bytes.len() as u8).iter().chain(bytes))
             }
-            (Compression::Zstd(_), Some(zstd)) => {
+            (ChunkCompression::Zstd(_), Some(zstd)) => {
                 out.reserve(zstd::zstd_safe::compress_bound(bytes.len()));
                 let mut room = Cursor::new(&mut *out);
                 room.set_position(start as u64);
                 zstd.compress_to_buffer(bytes, &mut room).map_err(fail)?;
             }
-            (Compression::Brotli(quality), _) => {
+            (ChunkCompression::Brotli(quality), _) => {
                 let mut options =
                     brotli::enc::BrotliEncoderParams { quality, lgwin: BROTLI_WINDOW, ..Default::default() };
                 options.size_hint = bytes.len();
                 brotli::BrotliCompress(&mut &bytes[..], out, &options).map_err(fail)?;
             }
-            (Compression::Snappy, _) => {
+            (ChunkCompression::Snappy, _) => {
                 out.resize(start + snap::raw::max_compress_len(bytes.len()), 0);
                 let length = self.snappy.compress(bytes, &mut out[start..]);
                 let length = length.map_err(|error| Error::usage(format!("compressing failed: {error}")))?;
                 out.truncate(start + length);
             }
-            (Compression::None | Compression::Zstd(_), _) => out.extend_from_slice(bytes),
+            (ChunkCompression::None | ChunkCompression::Zstd(_), _) => out.extend_from_slice(bytes),
         }
         Ok(())
     }
@@ -288,10 +288,10 @@ impl Unpacker {
         outcome
     }
 
-    fn add(&mut self, header: &Header, data: &[u8]) -> Result<()> {
+    fn add(&mut self, header: &ChunkHeader, data: &[u8]) -> Result<()> {
         match header.content {
-            Content::Records => {}
-            Content::Transposed => return Err(transposed()),
+            ChunkType::Records => {}
+            ChunkType::Transposed => return Err(transposed()),
             other => return Err(Error::corrupt(format!("expected a chunk of records, got one of {other:?}"))),
         }
         let mut position = 1;
@@ -419,10 +419,15 @@ mod tests {
     use super::*;
     use crate::format::riegeli::{append, Span};
 
-    const ALL: [Compression; 5] =
-        [Compression::None, Compression::Zstd(3), Compression::Zstd(-5), Compression::Brotli(4), Compression::Snappy];
+    const ALL: [ChunkCompression; 5] = [
+        ChunkCompression::None,
+        ChunkCompression::Zstd(3),
+        ChunkCompression::Zstd(-5),
+        ChunkCompression::Brotli(4),
+        ChunkCompression::Snappy,
+    ];
 
-    fn packed(compression: Compression, records: &[&[u8]]) -> Vec<u8> {
+    fn packed(compression: ChunkCompression, records: &[&[u8]]) -> Vec<u8> {
         let (mut chunk, mut out) = (Vec::new(), Vec::new());
         let packed = Packer::new(compression).unwrap().pack(records, &mut chunk).unwrap();
         assert_eq!(packed.length, chunk.len());
@@ -465,9 +470,9 @@ mod tests {
         for compression in ALL {
             let whole = packed(compression, &[&b"some record, ".repeat(20), b"", &b"record".repeat(20)]);
             assert_eq!(whole[CHUNK_HEADER], compression.letter());
-            let header = Header::from_bytes(whole[..CHUNK_HEADER].try_into().unwrap()).unwrap();
+            let header = ChunkHeader::from_bytes(whole[..CHUNK_HEADER].try_into().unwrap()).unwrap();
             let data = &whole[CHUNK_HEADER..];
-            let attempt = |header: Header, data: &[u8]| {
+            let attempt = |header: ChunkHeader, data: &[u8]| {
                 let mut unpacker = Unpacker::default();
                 let outcome = unpacker.unpack(&Chunk { header, data, end: 0 });
                 assert_eq!(outcome.is_err(), unpacker.is_empty());
@@ -478,7 +483,10 @@ mod tests {
             for (records, decoded_size) in
                 [(2, 380), (4, 380), (3, 379), (3, 381), (0, 0), (1 << 50, 380), (3, 1 << 60)]
             {
-                assert!(attempt(Header { records, decoded_size, ..header }, data).is_err(), "{records} {decoded_size}");
+                assert!(
+                    attempt(ChunkHeader { records, decoded_size, ..header }, data).is_err(),
+                    "{records} {decoded_size}"
+                );
             }
             for at in 0..data.len() {
                 let mut bad = data.to_vec();
@@ -490,7 +498,7 @@ mod tests {
 
     #[test]
     fn chunks_that_only_others_read_are_told() {
-        let chunk = Chunk { header: Header::new(Content::Transposed, b"x", 1, 1), data: b"x", end: 0 };
+        let chunk = Chunk { header: ChunkHeader::new(ChunkType::Transposed, b"x", 1, 1), data: b"x", end: 0 };
         let error = Unpacker::default().unpack(&chunk).unwrap_err();
         assert!(error.to_string().contains("transposed"), "{error}");
     }
@@ -508,12 +516,12 @@ mod tests {
 
     #[test]
     fn names_and_levels() {
-        assert_eq!(Compression::parse("zstd", None).unwrap(), Compression::Zstd(3));
-        assert_eq!(Compression::parse("brotli", Some(11)).unwrap().to_string(), "brotli:11");
+        assert_eq!(ChunkCompression::parse("zstd", None).unwrap(), ChunkCompression::Zstd(3));
+        assert_eq!(ChunkCompression::parse("brotli", Some(11)).unwrap().to_string(), "brotli:11");
         for (name, level) in
             [("zstd", Some(23)), ("brotli", Some(-1)), ("snappy", Some(1)), ("none", Some(0)), ("gzip", None)]
         {
-            assert!(Compression::parse(name, level).is_err());
+            assert!(ChunkCompression::parse(name, level).is_err());
         }
     }
 }

@@ -9,7 +9,7 @@ pub const BLOCK: usize = 512;
 const MAX_NOTE: u64 = 1 << 20;
 
 /// Bytes that are looked at from front to back.
-pub trait Source {
+pub trait ByteSource {
     /// The bytes from `offset` on, `length` of them or as many as there are. Offsets never go back.
     fn at(&mut self, offset: u64, length: usize) -> Result<&[u8]>;
 
@@ -35,7 +35,7 @@ impl<'a> Slice<'a> {
     }
 }
 
-impl Source for Slice<'_> {
+impl ByteSource for Slice<'_> {
     fn at(&mut self, offset: u64, length: usize) -> Result<&[u8]> {
         Ok(self.part(offset, length as u64))
     }
@@ -72,14 +72,14 @@ fn padded(data: u64, size: u64) -> u64 {
 }
 
 /// What a header says.
-struct Header {
+struct MemberHeader {
     kind: u8,
     name: Vec<u8>,
     size: u64,
 }
 
 /// The member whose first header is at `begin`; none, where the archive ends there. Errors have the offset.
-pub fn next(source: &mut impl Source, begin: u64) -> Result<Option<Member>> {
+pub fn next(source: &mut impl ByteSource, begin: u64) -> Result<Option<Member>> {
     let mut at = begin;
     let mut long_name: Option<Vec<u8>> = None;
     let mut extended = Extended::default();
@@ -135,8 +135,8 @@ pub fn next(source: &mut impl Source, begin: u64) -> Result<Option<Member>> {
 
 /// The member of a header, with what the headers before it say.
 fn member(
-    source: &impl Source,
-    header: Header,
+    source: &impl ByteSource,
+    header: MemberHeader,
     begin: u64,
     at: u64,
     extended: Extended,
@@ -178,7 +178,7 @@ pub fn is_header(block: &[u8]) -> bool {
     header(block).is_ok()
 }
 
-fn header(block: &[u8]) -> Result<Header> {
+fn header(block: &[u8]) -> Result<MemberHeader> {
     let block: &[u8; BLOCK] = block.try_into().map_err(|_| Error::corrupt("expected a whole block, got less"))?;
     let stored = number(&block[148..156]);
     let blank = |(at, byte): (usize, &u8)| if (148..156).contains(&at) { b' ' } else { *byte };
@@ -199,7 +199,7 @@ fn header(block: &[u8]) -> Result<Header> {
         let name = String::from_utf8_lossy(&name).into_owned();
         Error::corrupt(format!("expected the size of {name:?} as a number, got other bytes"))
     })?;
-    Ok(Header { kind: block[156], name, size })
+    Ok(MemberHeader { kind: block[156], name, size })
 }
 
 fn until_zero(bytes: &[u8]) -> &[u8] {

@@ -21,18 +21,18 @@ use crate::format::index::Index;
 use crate::format::opened_shard::Extent;
 use crate::format::tfrecord::salvage::{Gap, Report};
 use crate::format::tfrecord::shard::{self, Sidecar};
-use crate::io::file::{Plain, Pulse};
+use crate::io::file::{Progress, RandomAccessFile};
 use crate::limits::max_inflated_bytes;
 
-pub use member::{next, Member, Slice, Source, BLOCK};
-pub use sample::{write, Content, Made, Rules, KEY};
+pub use member::{next, ByteSource, Member, Slice, BLOCK};
+pub use sample::{write, FileContent, SampleRecords, TarRules, KEY};
 pub use scan::{scan, Listing};
 use segments::Segments;
 
 const SUFFIXES: [&str; 8] = [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz"];
 
 /// Whether a file is a tar archive: by its name, or by what it begins with, inflated if it is compressed.
-pub fn is_one(file: &Plain) -> Result<bool> {
+pub fn is_one(file: &RandomAccessFile) -> Result<bool> {
     let name = file.path().file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     if SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
         return Ok(true);
@@ -44,7 +44,7 @@ pub fn is_one(file: &Plain) -> Result<bool> {
 }
 
 /// How an archive is wrapped. A header settles it: names may begin as compressed bytes do.
-pub fn compression(file: &Plain) -> Result<Compression> {
+pub fn compression(file: &RandomAccessFile) -> Result<Compression> {
     let mut head = [0; BLOCK];
     let whole = file.size() >= BLOCK as u64 && file.read_at(&mut head, 0).is_ok();
     match whole && member::is_header(&head) {
@@ -55,26 +55,26 @@ pub fn compression(file: &Plain) -> Result<Compression> {
 
 /// An archive with the offsets of its samples.
 #[derive(Debug)]
-pub struct Shard {
-    extents: shard::Shard,
+pub struct TarShard {
+    extents: shard::TfRecordShard,
     /// Where the bytes are, if the files of samples are scattered: offsets are in the row of these segments then.
     segments: Option<Segments>,
-    rules: Option<Arc<Rules>>,
+    rules: Option<Arc<TarRules>>,
 }
 
-impl Shard {
+impl TarShard {
     /// Opens an archive, by an index or by a scan of its headers.
-    pub fn open(path: &Path, sidecar: Sidecar, rules: Option<Arc<Rules>>, pulse: Pulse<'_>) -> Result<Shard> {
-        Shard::from_file(Plain::open(path)?, sidecar, rules, pulse)
+    pub fn open(path: &Path, sidecar: Sidecar, rules: Option<Arc<TarRules>>, pulse: Progress<'_>) -> Result<TarShard> {
+        TarShard::from_file(RandomAccessFile::open(path)?, sidecar, rules, pulse)
     }
 
     /// The same with a file that is open.
     pub(crate) fn from_file(
-        file: Plain,
+        file: RandomAccessFile,
         sidecar: Sidecar,
-        rules: Option<Arc<Rules>>,
-        pulse: Pulse<'_>,
-    ) -> Result<Shard> {
+        rules: Option<Arc<TarRules>>,
+        pulse: Progress<'_>,
+    ) -> Result<TarShard> {
         let compression = compression(&file)?;
         let known = match sidecar {
             Sidecar::Use(index) => Some(fit(&file, compression, &index).map(|()| index)?),
@@ -85,23 +85,23 @@ impl Shard {
             Some(index) => (index.offsets, index.segments),
             None => scan(&file, compression, usize::MAX, pulse).map(|listing| (listing.offsets, listing.segments))?,
         };
-        Ok(Shard::listed(file, compression, offsets, segments, rules))
+        Ok(TarShard::listed(file, compression, offsets, segments, rules))
     }
 
     /// An archive whose samples are known.
     fn listed(
-        file: Plain,
+        file: RandomAccessFile,
         compression: Compression,
         offsets: Vec<u64>,
         segments: Vec<Range<u64>>,
-        rules: Option<Arc<Rules>>,
-    ) -> Shard {
+        rules: Option<Arc<TarRules>>,
+    ) -> TarShard {
         let segments = (!segments.is_empty()).then(|| Segments::new(segments));
-        Shard { extents: shard::Shard::with_offsets(file, compression, offsets), segments, rules }
+        TarShard { extents: shard::TfRecordShard::with_offsets(file, compression, offsets), segments, rules }
     }
 
     /// The file.
-    pub fn file(&self) -> &Plain {
+    pub fn file(&self) -> &RandomAccessFile {
         self.extents.file()
     }
 
@@ -218,7 +218,7 @@ impl Shard {
     }
 
     /// Makes the record of a sample whose bytes were read, and returns its number in `made`.
-    pub(crate) fn make(&self, record: usize, bytes: &[u8], made: &mut Made) -> Result<usize> {
+    pub(crate) fn make(&self, record: usize, bytes: &[u8], made: &mut SampleRecords) -> Result<usize> {
         let begin = self.extents.offsets()[record];
         made.push(Slice { begin, bytes }, self.rules.as_deref())
             .map_err(|error| error.moved(|offset| self.real(offset)))
@@ -232,7 +232,7 @@ impl Shard {
     }
 
     /// One record.
-    pub fn read<'b>(&self, record: usize, raw: &mut Vec<u8>, made: &'b mut Made) -> Result<&'b [u8]> {
+    pub fn read<'b>(&self, record: usize, raw: &mut Vec<u8>, made: &'b mut SampleRecords) -> Result<&'b [u8]> {
         let bytes = self.bytes(record, raw)?;
         made.clear();
         let number = self.make(record, bytes, made).map_err(|error| self.place(error.in_record(record as u64)))?;
@@ -254,14 +254,14 @@ impl Shard {
     }
 
     /// An index of this archive: the whole file is read once for its checksum.
-    pub fn index(&self, pulse: Pulse<'_>) -> Result<Index> {
+    pub fn index(&self, pulse: Progress<'_>) -> Result<Index> {
         let index = self.extents.index(pulse)?;
         Ok(Index { segments: self.segments.as_ref().map_or_else(Vec::new, Segments::to_vec), ..index })
     }
 }
 
 /// Whether an index can belong to an archive: the same size and wrapping, and headers where its samples begin.
-fn fit(file: &Plain, compression: Compression, index: &Index) -> Result<()> {
+fn fit(file: &RandomAccessFile, compression: Compression, index: &Index) -> Result<()> {
     let is_scattered = !index.segments.is_empty();
     // Where the last file of the archive is, and where it ends if that is known.
     let (last, end) = match (index.segments.iter().max_by_key(|segment| segment.start), &index.offsets[..]) {
@@ -294,7 +294,7 @@ fn fit(file: &Plain, compression: Compression, index: &Index) -> Result<()> {
 ///
 /// All headers are looked at, because a file of the first sample may be the last one in the archive; but damage behind the
 /// first samples does not matter here.
-pub fn first_records(file: &Plain, count: usize, max_bytes: u64, pulse: Pulse<'_>) -> Result<Frames> {
+pub fn first_records(file: &RandomAccessFile, count: usize, max_bytes: u64, pulse: Progress<'_>) -> Result<Frames> {
     let compression = compression(file)?;
     let (found, damage) = scan::scan_until_damage(file, compression, usize::MAX, pulse);
     let listing = match damage {
@@ -310,7 +310,7 @@ pub fn first_records(file: &Plain, count: usize, max_bytes: u64, pulse: Pulse<'_
     }
     let fits = offsets[1..].iter().take(count).take_while(|&&end| end <= max_bytes).count().max(1);
     if !segments.is_empty() {
-        let shard = Shard::listed(Plain::open(file.path())?, compression, offsets, segments, None);
+        let shard = TarShard::listed(RandomAccessFile::open(file.path())?, compression, offsets, segments, None);
         return shard.read_many(&(0..fits).collect::<Vec<_>>());
     }
     let bytes = beginning(file, compression, offsets[fits])?;
@@ -323,7 +323,7 @@ pub fn first_records(file: &Plain, count: usize, max_bytes: u64, pulse: Pulse<'_
     Ok(frames)
 }
 
-fn beginning(file: &Plain, compression: Compression, length: u64) -> Result<Vec<u8>> {
+fn beginning(file: &RandomAccessFile, compression: Compression, length: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match compression {
         Compression::None => file.read_into(&mut bytes, 0, length).map(drop)?,
@@ -336,7 +336,7 @@ fn beginning(file: &Plain, compression: Compression, length: u64) -> Result<Vec<
 }
 
 /// The first bytes of what is inflated, as many as there are where it is cut off.
-fn inflated_part(file: &Plain, compression: Compression, length: u64) -> Result<Vec<u8>> {
+fn inflated_part(file: &RandomAccessFile, compression: Compression, length: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match file.stream(compression).take(length.min(max_inflated_bytes())).read_to_end(&mut bytes) {
         Ok(_) => Ok(bytes),
@@ -347,7 +347,11 @@ fn inflated_part(file: &Plain, compression: Compression, length: u64) -> Result<
 
 /// Reads every sample of an archive; hands the record of each to `keep`. What comes after the first damage is a gap. Where
 /// files are scattered, so is each sample that lacks a file which others have: it may have been behind the damage.
-pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pulse: Pulse<'_>) -> Result<Report> {
+pub fn salvage(
+    file: &RandomAccessFile,
+    keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    pulse: Progress<'_>,
+) -> Result<Report> {
     let compression = compression(file)?;
     let mut report = Report::default();
     let (found, mut damage) = scan::scan_until_damage(file, compression, usize::MAX, pulse);
@@ -377,8 +381,9 @@ pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pul
     if samples == 0 {
         listing.segments.clear();
     }
-    let shard = Shard::listed(Plain::open(file.path())?, compression, listing.offsets, listing.segments, None);
-    let (mut raw, mut made) = (Vec::new(), Made::default());
+    let shard =
+        TarShard::listed(RandomAccessFile::open(file.path())?, compression, listing.offsets, listing.segments, None);
+    let (mut raw, mut made) = (Vec::new(), SampleRecords::default());
     for record in 0..shard.len() {
         let begin = shard.real(shard.offsets()[record]);
         pulse(begin)?;

@@ -39,7 +39,7 @@ pub(super) fn duplicate(member: &Member) -> Error {
 
 /// What a file of a sample is read as.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum FileContent {
     /// Its bytes.
     Bytes,
     /// A whole number in text.
@@ -52,17 +52,17 @@ pub enum Content {
 
 /// What the files of samples are read as, by extension; others are left out. Without rules all are read, as bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules(pub BTreeMap<String, Content>);
+pub struct TarRules(pub BTreeMap<String, FileContent>);
 
-fn content<'r>(rules: Option<&'r Rules>, extension: &str) -> Option<&'r Content> {
+fn content<'r>(rules: Option<&'r TarRules>, extension: &str) -> Option<&'r FileContent> {
     match rules {
         Some(rules) => rules.0.get(extension),
-        None => Some(&Content::Bytes),
+        None => Some(&FileContent::Bytes),
     }
 }
 
 /// A value of the example.
-enum Value<'a> {
+enum FeatureValue<'a> {
     Bytes(&'a [u8]),
     /// Numbers as they are packed, and the tag of their list.
     Packed(u8, Vec<u8>),
@@ -71,11 +71,11 @@ enum Value<'a> {
 const FLOATS: u8 = 0x12;
 const INTS: u8 = 0x1a;
 
-impl Value<'_> {
+impl FeatureValue<'_> {
     fn bytes(&self) -> &[u8] {
         match self {
-            Value::Bytes(bytes) => bytes,
-            Value::Packed(_, bytes) => bytes,
+            FeatureValue::Bytes(bytes) => bytes,
+            FeatureValue::Packed(_, bytes) => bytes,
         }
     }
 
@@ -90,8 +90,8 @@ impl Value<'_> {
     fn put(&self, key: &str, out: &mut Vec<u8>) {
         put_entry(key, self.feature_size(), out);
         out.push(match self {
-            Value::Bytes(_) => 0x0a,
-            Value::Packed(tag, _) => *tag,
+            FeatureValue::Bytes(_) => 0x0a,
+            FeatureValue::Packed(tag, _) => *tag,
         });
         put_varint(out, self.list_size() as u64);
         out.push(0x0a);
@@ -102,12 +102,12 @@ impl Value<'_> {
 
 /// Examples that were made of samples, in memory that is used again.
 #[derive(Debug, Default)]
-pub struct Made {
+pub struct SampleRecords {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Made {
+impl SampleRecords {
     /// Forgets all.
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -121,7 +121,7 @@ impl Made {
     }
 
     /// Makes the example of a sample, and returns its number.
-    pub fn push(&mut self, sample: Slice<'_>, rules: Option<&Rules>) -> Result<usize> {
+    pub fn push(&mut self, sample: Slice<'_>, rules: Option<&TarRules>) -> Result<usize> {
         write(sample, rules, &mut self.bytes)?;
         self.ends.push(self.bytes.len());
         Ok(self.ends.len() - 1)
@@ -129,10 +129,10 @@ impl Made {
 }
 
 /// Appends the example of a sample, whose members are all there is in `sample`.
-pub fn write(sample: Slice<'_>, rules: Option<&Rules>, out: &mut Vec<u8>) -> Result<()> {
+pub fn write(sample: Slice<'_>, rules: Option<&TarRules>, out: &mut Vec<u8>) -> Result<()> {
     let mut sample = sample;
     let mut key: Option<String> = None;
-    let mut values: Vec<(String, Value<'_>)> = Vec::new();
+    let mut values: Vec<(String, FeatureValue<'_>)> = Vec::new();
     let mut seen: Vec<String> = vec![KEY.to_owned()];
     let mut at = sample.begin;
     let end = sample.begin + sample.bytes.len() as u64;
@@ -159,8 +159,8 @@ pub fn write(sample: Slice<'_>, rules: Option<&Rules>, out: &mut Vec<u8>) -> Res
         return Err(Error::corrupt(message).at_offset(sample.begin));
     };
     let with_key = rules.is_none_or(|rules| rules.0.contains_key(KEY));
-    let key = with_key.then_some((KEY.to_owned(), Value::Bytes(key.as_bytes())));
-    let entry = |(key, value): &(String, Value<'_>)| {
+    let key = with_key.then_some((KEY.to_owned(), FeatureValue::Bytes(key.as_bytes())));
+    let entry = |(key, value): &(String, FeatureValue<'_>)| {
         let size = entry_size(key, value.feature_size());
         1 + varint_length(size as u64) + size
     };
@@ -173,11 +173,11 @@ pub fn write(sample: Slice<'_>, rules: Option<&Rules>, out: &mut Vec<u8>) -> Res
 }
 
 fn read<'a>(
-    content: &Content,
+    content: &FileContent,
     extension: &str,
     data: &'a [u8],
     member: &Member,
-    values: &mut Vec<(String, Value<'a>)>,
+    values: &mut Vec<(String, FeatureValue<'a>)>,
 ) -> Result<()> {
     let refuse = |what: &str| {
         let text = String::from_utf8_lossy(&data[..data.len().min(40)]).into_owned();
@@ -185,16 +185,16 @@ fn read<'a>(
     };
     let text = || std::str::from_utf8(data).ok().map(str::trim);
     match content {
-        Content::Bytes => values.push((extension.to_owned(), Value::Bytes(data))),
-        Content::Int => {
+        FileContent::Bytes => values.push((extension.to_owned(), FeatureValue::Bytes(data))),
+        FileContent::Int => {
             let number: i64 = text().and_then(|text| text.parse().ok()).ok_or_else(|| refuse("a whole number"))?;
             values.push((extension.to_owned(), packed_ints(&[number as u64])));
         }
-        Content::Float => {
+        FileContent::Float => {
             let number: f32 = text().and_then(|text| text.parse().ok()).ok_or_else(|| refuse("a number"))?;
-            values.push((extension.to_owned(), Value::Packed(FLOATS, number.to_le_bytes().to_vec())));
+            values.push((extension.to_owned(), FeatureValue::Packed(FLOATS, number.to_le_bytes().to_vec())));
         }
-        Content::Array(descr, shape) => {
+        FileContent::Array(descr, shape) => {
             let array = Array::parse(data).ok_or_else(|| refuse("an array in NumPy's format, in C order"))?;
             let fits = array.shape.len() == shape.len()
                 && shape.iter().zip(&array.shape).all(|(size, got)| size.is_none_or(|size| size == *got));
@@ -207,20 +207,20 @@ fn read<'a>(
                 return Err(Error::schema(message).advise("Say what they are: schema={...}."));
             }
             if shape.iter().filter(|size| size.is_none()).count() > 1 {
-                values.push((format!("{extension}/value"), Value::Bytes(array.data)));
+                values.push((format!("{extension}/value"), FeatureValue::Bytes(array.data)));
                 values.push((format!("{extension}/shape"), packed_ints(&array.shape)));
             } else {
-                values.push((extension.to_owned(), Value::Bytes(array.data)));
+                values.push((extension.to_owned(), FeatureValue::Bytes(array.data)));
             }
         }
     }
     Ok(())
 }
 
-fn packed_ints<'a>(numbers: &[u64]) -> Value<'a> {
+fn packed_ints<'a>(numbers: &[u64]) -> FeatureValue<'a> {
     let mut packed = Vec::new();
     numbers.iter().for_each(|&number| put_varint(&mut packed, number));
-    Value::Packed(INTS, packed)
+    FeatureValue::Packed(INTS, packed)
 }
 
 /// An array in NumPy's format.

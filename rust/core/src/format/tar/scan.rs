@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
 use std::ops::Range;
 
-use super::member::{next, Member, Source};
+use super::member::{next, ByteSource, Member};
 use super::sample::{duplicate, key_and_extension};
 use crate::codec::stream::{read_error, Compression};
 use crate::error::{Error, Result};
-use crate::io::file::{Plain, Pulse, WINDOW};
+use crate::io::file::{Progress, RandomAccessFile, WINDOW};
 
 /// What is read at first, and after a jump: a header, and the small members behind it with theirs.
 const FIRST: u64 = 1 << 12;
@@ -32,7 +32,7 @@ pub struct Listing {
 /// A file, a window at a time. Windows grow where one is read after the other; where members are large, and their data is
 /// jumped over, they stay small.
 struct Windows<'a> {
-    file: &'a Plain,
+    file: &'a RandomAccessFile,
     window: Vec<u8>,
     start: u64,
     length: u64,
@@ -40,12 +40,12 @@ struct Windows<'a> {
 }
 
 impl<'a> Windows<'a> {
-    fn new(file: &'a Plain) -> Windows<'a> {
+    fn new(file: &'a RandomAccessFile) -> Windows<'a> {
         Windows { file, window: Vec::new(), start: 0, length: 0, step: FIRST }
     }
 }
 
-impl Source for Windows<'_> {
+impl ByteSource for Windows<'_> {
     fn at(&mut self, offset: u64, length: usize) -> Result<&[u8]> {
         let end = offset.saturating_add(length as u64).min(self.file.size());
         if offset >= end {
@@ -66,13 +66,13 @@ impl Source for Windows<'_> {
 }
 
 /// A stream: what is left out is read over.
-struct Stream<R> {
+struct StreamSource<R> {
     stream: R,
     offset: u64,
     bytes: Vec<u8>,
 }
 
-impl<R: Read> Source for Stream<R> {
+impl<R: Read> ByteSource for StreamSource<R> {
     fn at(&mut self, offset: u64, length: usize) -> Result<&[u8]> {
         let skip = offset.saturating_sub(self.offset);
         let skipped = std::io::copy(&mut (&mut self.stream).take(skip), &mut std::io::sink());
@@ -91,23 +91,23 @@ impl<R: Read> Source for Stream<R> {
 }
 
 /// Lists an archive, or its first `most` samples. Errors have the file and the offset.
-pub fn scan(file: &Plain, compression: Compression, most: usize, pulse: Pulse<'_>) -> Result<Listing> {
+pub fn scan(file: &RandomAccessFile, compression: Compression, most: usize, pulse: Progress<'_>) -> Result<Listing> {
     let (found, error) = scan_until_damage(file, compression, most, pulse);
     error.map_or_else(|| Ok(found.listing(file, compression, most)), Err)
 }
 
 /// The same up to the first error: the members before it are listed.
 pub(super) fn scan_until_damage(
-    file: &Plain,
+    file: &RandomAccessFile,
     compression: Compression,
     most: usize,
-    pulse: Pulse<'_>,
+    pulse: Progress<'_>,
 ) -> (Found, Option<Error>) {
     let mut found = Found::new(0);
     let listed = match compression {
         Compression::None => found.list(&mut Windows::new(file), most, pulse),
         _ => {
-            let mut stream = Stream { stream: file.stream(compression), offset: 0, bytes: Vec::new() };
+            let mut stream = StreamSource { stream: file.stream(compression), offset: 0, bytes: Vec::new() };
             found.list(&mut stream, most, pulse).and_then(|()| {
                 // To the end, where the checksum of what was compressed stands.
                 if found.keys.len() < most {
@@ -121,7 +121,7 @@ pub(super) fn scan_until_damage(
 }
 
 /// Whether what begins at an offset is a single sample, and the archive ends behind it; with `end`, right there.
-pub(super) fn is_last(file: &Plain, start: u64, end: Option<u64>) -> bool {
+pub(super) fn is_last(file: &RandomAccessFile, start: u64, end: Option<u64>) -> bool {
     let mut found = Found::new(start);
     found.list(&mut Windows::new(file), 2, &mut |_| Ok(())).is_ok()
         && found.keys.len() == 1
@@ -148,7 +148,7 @@ impl Found {
         Found { start, at: start, ..Found::default() }
     }
 
-    fn list(&mut self, source: &mut impl Source, most: usize, pulse: Pulse<'_>) -> Result<()> {
+    fn list(&mut self, source: &mut impl ByteSource, most: usize, pulse: Progress<'_>) -> Result<()> {
         let mut members = 0u64;
         loop {
             let current = self.runs.last().map_or(0, |run| run.0 as u64);
@@ -204,7 +204,7 @@ impl Found {
     }
 
     /// The listing of what was found, which has fewer than `most` samples if that is all.
-    pub(super) fn listing(self, file: &Plain, compression: Compression, most: usize) -> Listing {
+    pub(super) fn listing(self, file: &RandomAccessFile, compression: Compression, most: usize) -> Listing {
         let is_scattered = self.is_scattered();
         let Found { start, at, keys, mut runs, extensions, .. } = self;
         let extensions = extensions.into_iter().map(|(extension, (_, count))| (extension, count)).collect();

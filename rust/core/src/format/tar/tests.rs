@@ -2,8 +2,8 @@ use super::*;
 use std::collections::BTreeMap;
 
 use crate::example::walk::{parse, Feature};
-use crate::format::array_record::Buffer;
-use crate::format::opened_shard::Opened;
+use crate::format::array_record::ReadBuffer;
+use crate::format::opened_shard::Shard;
 
 /// A member as an old, plain header has it.
 fn member(name: &[u8], kind: u8, data: &[u8]) -> Vec<u8> {
@@ -44,9 +44,9 @@ fn read(name: &str, bytes: &[u8]) -> Result<Samples> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     std::fs::write(&path, bytes).unwrap();
-    let opened = Opened::open(&path, Sidecar::Ignore, None, &mut |_| Ok(()))?;
-    assert!(matches!(opened, Opened::Tar(_)));
-    let mut buffer = Buffer::default();
+    let opened = Shard::open(&path, Sidecar::Ignore, None, &mut |_| Ok(()))?;
+    assert!(matches!(opened, Shard::Tar(_)));
+    let mut buffer = ReadBuffer::default();
     (0..opened.len()).map(|record| opened.read(record, &mut buffer).map(values)).collect()
 }
 
@@ -143,7 +143,7 @@ fn salvage_of_compressed_archives_gives_what_comes_before_their_end() {
             records += 1;
             Ok(())
         };
-        let report = salvage(&Plain::open(&path).unwrap(), &mut keep, &mut |_| Ok(())).unwrap();
+        let report = salvage(&RandomAccessFile::open(&path).unwrap(), &mut keep, &mut |_| Ok(())).unwrap();
         assert_eq!((report.records, report.gaps.len()), (records, 1));
         kept.push(records);
     }
@@ -237,7 +237,7 @@ fn scattered_files_are_grouped_by_key() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tar");
     std::fs::write(&path, &whole).unwrap();
-    let open = |sidecar| Shard::open(&path, sidecar, None, &mut |_| Ok(()));
+    let open = |sidecar| TarShard::open(&path, sidecar, None, &mut |_| Ok(()));
     let shard = open(Sidecar::Ignore).unwrap();
     let index = shard.index(&mut |_| Ok(())).unwrap();
     assert_eq!(Index::from_bytes(&index.to_bytes()).unwrap(), index);
@@ -246,15 +246,15 @@ fn scattered_files_are_grouped_by_key() {
     let many = again.read_many(&[1, 0, 1]).unwrap();
     let found: Vec<_> = many.iter().map(values).collect();
     assert_eq!(found, [expected[1].clone(), expected[0].clone(), expected[1].clone()]);
-    let first = first_records(&Plain::open(&path).unwrap(), 1, 1 << 20, &mut |_| Ok(())).unwrap();
+    let first = first_records(&RandomAccessFile::open(&path).unwrap(), 1, 1 << 20, &mut |_| Ok(())).unwrap();
     assert_eq!(first.iter().map(values).collect::<Vec<_>>(), expected[..1]);
     // An index of frames, or of contiguous samples, is none of scattered ones, and the other way round.
     let other = Index { segments: Vec::new(), offsets: vec![0, 1024, whole.len() as u64], ..index.clone() };
     assert_eq!(open(Sidecar::Use(other)).unwrap_err().kind(), Kind::Sidecar);
-    let wrong = Rules([("cls".to_owned(), Content::Float)].into());
+    let wrong = TarRules([("cls".to_owned(), FileContent::Float)].into());
     std::fs::write(&path, archive(&[&members[..5], &[file("d/b.cls", b"no")]].concat())).unwrap();
-    let shard = Shard::open(&path, Sidecar::Ignore, Some(Arc::new(wrong)), &mut |_| Ok(())).unwrap();
-    let error = shard.read(0, &mut Vec::new(), &mut Made::default()).unwrap_err();
+    let shard = TarShard::open(&path, Sidecar::Ignore, Some(Arc::new(wrong)), &mut |_| Ok(())).unwrap();
+    let error = shard.read(0, &mut Vec::new(), &mut SampleRecords::default()).unwrap_err();
     assert_eq!((error.offset(), error.record(), error.field()), (Some(4608), Some(0), Some("cls")), "{error}");
 }
 
@@ -271,7 +271,7 @@ fn salvage_of_scattered_samples_keeps_those_that_have_all_files() {
             kept.push(values(record));
             Ok(())
         };
-        let report = salvage(&Plain::open(&path).unwrap(), &mut keep, &mut |_| Ok(())).unwrap();
+        let report = salvage(&RandomAccessFile::open(&path).unwrap(), &mut keep, &mut |_| Ok(())).unwrap();
         assert_eq!((report.records, report.gaps.len()), (expected, gaps), "{report:?}");
         assert_eq!(kept.len() as u64, expected);
         assert!(expected == 5 || kept.iter().all(|sample| sample.len() == 3), "{kept:?}");
@@ -287,27 +287,27 @@ fn rules_say_what_files_are() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tar");
     std::fs::write(&path, bytes).unwrap();
-    let read = |rules: &[(&str, Content)]| {
+    let read = |rules: &[(&str, FileContent)]| {
         let rules = rules.iter().map(|(name, content)| ((*name).to_owned(), content.clone())).collect();
-        let shard = Shard::open(&path, Sidecar::Ignore, Some(Arc::new(Rules(rules))), &mut |_| Ok(()))?;
-        let record = shard.read(0, &mut Vec::new(), &mut Made::default()).map(values);
+        let shard = TarShard::open(&path, Sidecar::Ignore, Some(Arc::new(TarRules(rules))), &mut |_| Ok(()))?;
+        let record = shard.read(0, &mut Vec::new(), &mut SampleRecords::default()).map(values);
         assert_eq!(shard.read_many(&[0]).is_ok(), record.is_ok());
         record
     };
-    let shape = |sizes: &[Option<u64>]| Content::Array("<f4".into(), sizes.to_vec());
-    let numbers = read(&[("cls", Content::Int), ("score", Content::Float)]).unwrap();
+    let shape = |sizes: &[Option<u64>]| FileContent::Array("<f4".into(), sizes.to_vec());
+    let numbers = read(&[("cls", FileContent::Int), ("score", FileContent::Float)]).unwrap();
     assert_eq!(numbers.keys().collect::<Vec<_>>(), ["cls", "score"]);
     assert!(String::from_utf8_lossy(&numbers["cls"]).contains("-3"), "{numbers:?}");
-    let number = read(&[("bin", Content::Int)]).unwrap_err().to_string();
+    let number = read(&[("bin", FileContent::Int)]).unwrap_err().to_string();
     assert!(
         number.contains("expected a whole number in \"a.bin\", got \"-\"") && number.contains("offset 3072"),
         "{number}"
     );
-    assert_eq!(read(&[("cls", Content::Bytes)]).unwrap()["cls"], b" -3\n");
+    assert_eq!(read(&[("cls", FileContent::Bytes)]).unwrap()["cls"], b" -3\n");
     assert_eq!(read(&[("npy", shape(&[Some(2), None]))]).unwrap()["npy"], [9; 24]);
     let shaped = read(&[("npy", shape(&[None, None]))]).unwrap();
     assert_eq!(shaped.keys().collect::<Vec<_>>(), ["npy/shape", "npy/value"]);
-    for wrong in [shape(&[Some(3), Some(2)]), shape(&[Some(6)]), Content::Array("<i4".into(), vec![None, None])] {
+    for wrong in [shape(&[Some(3), Some(2)]), shape(&[Some(6)]), FileContent::Array("<i4".into(), vec![None, None])] {
         let error = read(&[("npy", wrong)]).unwrap_err();
         assert_eq!((error.kind(), error.field()), (Kind::Schema, Some("npy")), "{error}");
     }
@@ -320,7 +320,7 @@ fn an_index_stands_for_a_scan_as_long_as_it_fits() {
     let path = folder.path().join("a.tar");
     let members: Vec<Vec<u8>> = (0..50).map(|i| file(&format!("{i}.txt"), &vec![b'a'; i * 40])).collect();
     std::fs::write(&path, archive(&members)).unwrap();
-    let open = |sidecar| Shard::open(&path, sidecar, None, &mut |_| Ok(()));
+    let open = |sidecar| TarShard::open(&path, sidecar, None, &mut |_| Ok(()));
     let index = open(Sidecar::Ignore).unwrap().index(&mut |_| Ok(())).unwrap();
     assert_eq!(Index::from_bytes(&index.to_bytes()).unwrap(), index);
     assert_eq!(open(Sidecar::Use(index.clone())).unwrap().len(), 50);
@@ -345,7 +345,7 @@ fn salvage_gives_what_comes_before_the_damage() {
             kept += 1;
             Ok(())
         };
-        let report = salvage(&Plain::open(&path).unwrap(), &mut keep, &mut |_| Ok(())).unwrap();
+        let report = salvage(&RandomAccessFile::open(&path).unwrap(), &mut keep, &mut |_| Ok(())).unwrap();
         assert_eq!((report.records, kept, report.gaps.len()), (whole, whole, usize::from(damage.is_some())));
     }
 }
@@ -363,7 +363,7 @@ fn salvage_reports_a_wrong_checksum_beside_other_damage() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tar.gz");
     std::fs::write(&path, &gzip).unwrap();
-    let report = salvage(&Plain::open(&path).unwrap(), &mut |_, _| Ok(()), &mut |_| Ok(())).unwrap();
+    let report = salvage(&RandomAccessFile::open(&path).unwrap(), &mut |_, _| Ok(()), &mut |_| Ok(())).unwrap();
     assert_eq!((report.records, report.gaps.len()), (0, 1));
     assert!(report.gaps[0].reason.contains("checksum"), "{}", report.gaps[0].reason);
 }

@@ -6,7 +6,7 @@ use crate::codec::stream::{read_error, Compression, FrameStream};
 use crate::crc32c;
 use crate::error::{Error, Kind, Result};
 use crate::format::frame::{self, HEADER, OVERHEAD};
-use crate::io::file::{Plain, Pulse, WINDOW};
+use crate::io::file::{Progress, RandomAccessFile, WINDOW};
 use crate::limits::{self, max_inflated_bytes};
 
 use crate::codec::gzip_members::{Break, Members};
@@ -47,13 +47,13 @@ const SEARCH_BUDGET: u64 = 16;
 
 /// Bytes that can be looked at anywhere.
 pub(crate) enum Bytes<'a> {
-    File { file: &'a Plain, window: Vec<u8>, start: u64, length: u64 },
+    File { file: &'a RandomAccessFile, window: Vec<u8>, start: u64, length: u64 },
     Memory(Vec<u8>),
 }
 
 impl<'a> Bytes<'a> {
     /// Those of a file, a window at a time.
-    pub(crate) fn of(file: &'a Plain) -> Self {
+    pub(crate) fn of(file: &'a RandomAccessFile) -> Self {
         Bytes::File { file, window: Vec::new(), start: 0, length: 0 }
     }
 
@@ -82,7 +82,11 @@ impl<'a> Bytes<'a> {
 }
 
 /// Looks at every byte of a shard: hands each whole record's frame and offset to `keep`, and reports the rest.
-pub fn salvage(file: &Plain, keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>, pulse: Pulse<'_>) -> Result<Report> {
+pub fn salvage(
+    file: &RandomAccessFile,
+    keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    pulse: Progress<'_>,
+) -> Result<Report> {
     let compression = file.compression()?;
     let mut report = Report::default();
     if compression == Compression::None {
@@ -111,7 +115,7 @@ fn look_at_members(
     offset: u64,
     report: &mut Report,
     keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
-    pulse: Pulse<'_>,
+    pulse: Progress<'_>,
 ) -> Result<()> {
     let (before, mut starts) = (report.records, Vec::new());
     let mut keep = |offset, frame: &[u8]| {
@@ -131,9 +135,9 @@ fn look_at_members(
 
 /// Looks at a file as a gzip or zlib file whose first bytes are damaged; `None` if it holds no whole record.
 fn look_without_magic(
-    file: &Plain,
+    file: &RandomAccessFile,
     keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
-    pulse: Pulse<'_>,
+    pulse: Progress<'_>,
 ) -> Result<Option<Report>> {
     for compression in [Compression::Gzip, Compression::Zlib] {
         let Members { bytes, breaks } = Members::inflate(&mut Bytes::of(file), compression, pulse)?;
@@ -151,11 +155,11 @@ fn look_without_magic(
 
 /// Hands on the frames of a compressed shard up to its end, or to where it is damaged: then it says where that is.
 fn stream(
-    file: &Plain,
+    file: &RandomAccessFile,
     compression: Compression,
     report: &mut Report,
     keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
-    pulse: Pulse<'_>,
+    pulse: Progress<'_>,
 ) -> Result<Option<u64>> {
     let mut frames = FrameStream::new(file.stream(compression));
     loop {
@@ -182,7 +186,7 @@ fn stream(
 }
 
 /// As much of a zstd, bzip2 or xz stream as can be inflated, and why that was not all.
-fn inflate_what_is_there(file: &Plain, compression: Compression) -> Result<Members> {
+fn inflate_what_is_there(file: &RandomAccessFile, compression: Compression) -> Result<Members> {
     let mut out = Vec::new();
     let limit = max_inflated_bytes();
     let outcome = file.stream(compression).take(limit.saturating_add(1)).read_to_end(&mut out);
@@ -214,7 +218,7 @@ fn inflate_what_is_there(file: &Plain, compression: Compression) -> Result<Membe
 
 /// A read that fails loses what it inflated before: goes there again, and on byte by byte. Gives what is in the place of the
 /// byte that failed: `byte`, or what was inflated.
-fn inflate_to_the_last_byte(file: &Plain, compression: Compression, out: &mut Vec<u8>, byte: u8) -> u8 {
+fn inflate_to_the_last_byte(file: &RandomAccessFile, compression: Compression, out: &mut Vec<u8>, byte: u8) -> u8 {
     let mut stream = file.stream(compression).take(max_inflated_bytes());
     let there = out.len() as u64;
     if std::io::copy(&mut (&mut stream).take(there), &mut std::io::sink()).is_ok_and(|count| count == there) {
@@ -236,7 +240,7 @@ fn look(
     mut offset: u64,
     report: &mut Report,
     keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
-    pulse: Pulse<'_>,
+    pulse: Progress<'_>,
 ) -> Result<()> {
     let mut budget = bytes.size().saturating_mul(SEARCH_BUDGET).saturating_add(WINDOW as u64);
     let mut beat = 0;
@@ -251,7 +255,7 @@ fn look(
                 report.count(frame);
                 offset += frame.len() as u64;
             }
-            Err(Bad { reason, end }) => {
+            Err(InvalidFrame { reason, end }) => {
                 let next = match end {
                     // The header holds: if a frame follows where this one should end, only this record is lost.
                     Some(end) if end == bytes.size() || header_at(bytes, end)?.is_some() => end,
@@ -266,22 +270,22 @@ fn look(
 }
 
 /// Why there is no whole frame, and where it should end if its header can be trusted.
-struct Bad {
+struct InvalidFrame {
     reason: String,
     end: Option<u64>,
 }
 
 /// The whole frame at `offset`, or what is wrong with it.
-fn frame_at<'b>(bytes: &'b mut Bytes<'_>, offset: u64) -> Result<std::result::Result<&'b [u8], Bad>> {
+fn frame_at<'b>(bytes: &'b mut Bytes<'_>, offset: u64) -> Result<std::result::Result<&'b [u8], InvalidFrame>> {
     let left = bytes.size() - offset;
-    let bad = |error: Error, end| Ok(Err(Bad { reason: error.message().to_owned(), end }));
+    let bad = |error: Error, end| Ok(Err(InvalidFrame { reason: error.message().to_owned(), end }));
     let length = match frame::declared_length(bytes.at(offset, HEADER as u64)?) {
         Ok(length) => length,
         Err(error) => return bad(error, None),
     };
     let Some(frame_length) = length.checked_add(OVERHEAD as u64).filter(|&whole| whole <= left) else {
         let reason = format!("expected a record of {length} bytes, got only {left} bytes to the end");
-        return Ok(Err(Bad { reason, end: None }));
+        return Ok(Err(InvalidFrame { reason, end: None }));
     };
     if matches!(bytes, Bytes::Memory(_)) && length > limits::max_row_bytes() {
         return bad(limits::too_large("a record", length), Some(offset + frame_length));
@@ -301,7 +305,7 @@ fn header_at(bytes: &mut Bytes<'_>, offset: u64) -> Result<Option<u64>> {
 }
 
 /// Where the next whole frame begins at or after `from`, or the end.
-fn search(bytes: &mut Bytes<'_>, from: u64, budget: &mut u64, pulse: Pulse<'_>) -> Result<u64> {
+fn search(bytes: &mut Bytes<'_>, from: u64, budget: &mut u64, pulse: Progress<'_>) -> Result<u64> {
     let size = bytes.size();
     let mut start = from;
     while start + OVERHEAD as u64 <= size {
@@ -355,7 +359,7 @@ mod tests {
             kept.push(frame[HEADER..frame.len() - 4].to_vec());
             Ok(())
         };
-        let report = salvage(&Plain::open(&path).unwrap(), &mut keep, &mut |_| Ok(())).unwrap();
+        let report = salvage(&RandomAccessFile::open(&path).unwrap(), &mut keep, &mut |_| Ok(())).unwrap();
         assert_eq!(report.records as usize, kept.len());
         let covered: u64 =
             report.gaps.iter().map(|gap| gap.bytes).sum::<u64>() + report.record_bytes + 16 * report.records;
@@ -441,7 +445,7 @@ mod tests {
 
     #[test]
     fn a_broken_gzip_gives_every_record_before_the_break() {
-        use crate::codec::stream::{FrameStream, Stream};
+        use crate::codec::stream::{FrameStream, InflateStream};
         use std::io::Write;
         let records: Vec<Vec<u8>> = (0..90u32).map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes().repeat(9)).collect();
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -450,7 +454,7 @@ mod tests {
         for at in (20..whole.len()).step_by(23) {
             let mut bytes = whole.clone();
             bytes[at] ^= 0x5a;
-            let mut stream = FrameStream::new(Stream::new(&bytes[..], Compression::Gzip));
+            let mut stream = FrameStream::new(InflateStream::new(&bytes[..], Compression::Gzip));
             let before = std::iter::from_fn(|| stream.next_frame().ok()?.map(drop)).count();
             assert_eq!(run(&bytes).0.get(..before), Some(&records[..before]), "byte {at}");
         }

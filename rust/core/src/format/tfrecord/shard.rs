@@ -3,20 +3,20 @@
 use std::ops::Range;
 use std::path::Path;
 
-use crate::codec::inflate_cache::Inflated;
+use crate::codec::inflate_cache::InflateCache;
 use crate::codec::stream::{Compression, FrameStream};
 use crate::error::{Error, Kind, Result};
 use crate::format::frame::{self, Frames, HEADER, OVERHEAD};
 use crate::format::index::Index;
-use crate::io::cached_file::{Held, MAX_HELD};
-use crate::io::file::{checksum, Plain, Pulse, WINDOW};
+use crate::io::cached_file::{CachedFile, MAX_HELD};
+use crate::io::file::{checksum, Progress, RandomAccessFile, WINDOW};
 use crate::limits;
 
 /// Where records are larger than this, only their headers are read.
 const LARGE: u64 = 1 << 14;
 
 /// Finds every frame by its header alone: both length and length CRC are checked, the data is not read.
-pub fn scan(file: &Plain, compression: Compression, pulse: Pulse<'_>) -> Result<Vec<u64>> {
+pub fn scan(file: &RandomAccessFile, compression: Compression, pulse: Progress<'_>) -> Result<Vec<u64>> {
     let mut offsets = vec![0];
     if compression != Compression::None {
         let mut stream = FrameStream::new(file.stream(compression));
@@ -83,33 +83,33 @@ pub enum Sidecar {
 
 /// A shard with the offsets of its records.
 #[derive(Debug)]
-pub struct Shard {
-    file: Held,
+pub struct TfRecordShard {
+    file: CachedFile,
     compression: Compression,
     offsets: Vec<u64>,
-    inflated: Inflated,
+    inflated: InflateCache,
 }
 
-impl Shard {
+impl TfRecordShard {
     /// Opens a shard, by an index or by a scan.
-    pub fn open(path: &Path, sidecar: Sidecar, pulse: Pulse<'_>) -> Result<Shard> {
-        Shard::from_file(Plain::open(path)?, sidecar, pulse)
+    pub fn open(path: &Path, sidecar: Sidecar, pulse: Progress<'_>) -> Result<TfRecordShard> {
+        TfRecordShard::from_file(RandomAccessFile::open(path)?, sidecar, pulse)
     }
 
     /// The same with a file that is open.
-    pub(crate) fn from_file(file: Plain, sidecar: Sidecar, pulse: Pulse<'_>) -> Result<Shard> {
+    pub(crate) fn from_file(file: RandomAccessFile, sidecar: Sidecar, pulse: Progress<'_>) -> Result<TfRecordShard> {
         let compression = file.compression()?;
         let offsets = match sidecar {
             Sidecar::Use(index) => fit(&file, compression, &index).map(|()| index.offsets)?,
             Sidecar::Try(index) if fit(&file, compression, &index).is_ok() => index.offsets,
             Sidecar::Try(_) | Sidecar::Ignore => scan(&file, compression, pulse)?,
         };
-        Ok(Shard::with_offsets(file, compression, offsets))
+        Ok(TfRecordShard::with_offsets(file, compression, offsets))
     }
 
     /// The same where the offsets are known: those of frames, or of whatever else stands there.
-    pub(crate) fn with_offsets(file: Plain, compression: Compression, offsets: Vec<u64>) -> Shard {
-        Shard { file: Held::new(file), compression, offsets, inflated: Inflated::new() }
+    pub(crate) fn with_offsets(file: RandomAccessFile, compression: Compression, offsets: Vec<u64>) -> TfRecordShard {
+        TfRecordShard { file: CachedFile::new(file), compression, offsets, inflated: InflateCache::new() }
     }
 
     /// How many records.
@@ -128,7 +128,7 @@ impl Shard {
     }
 
     /// The file.
-    pub fn file(&self) -> &Plain {
+    pub fn file(&self) -> &RandomAccessFile {
         self.file.file()
     }
 
@@ -213,7 +213,7 @@ impl Shard {
         }
     }
 
-    /// The whole shard, if it is held: see [`Held::content`].
+    /// The whole shard, if it is held: see [`CachedFile::content`].
     pub(crate) fn held(&self, length: u64, most: u64) -> Option<&[u8]> {
         match self.compression {
             Compression::None => self.file.content(length, most),
@@ -257,7 +257,7 @@ impl Shard {
     }
 
     /// An index of this shard: the whole file is read once for its checksum.
-    pub fn index(&self, pulse: Pulse<'_>) -> Result<Index> {
+    pub fn index(&self, pulse: Progress<'_>) -> Result<Index> {
         let shard_crc32c = checksum(self.file(), pulse)?;
         let (compression, offsets, shard_size) = (self.compression, self.offsets.clone(), self.file().size());
         Ok(Index { compression, shard_size, shard_crc32c, offsets, segments: Vec::new() })
@@ -269,13 +269,13 @@ fn fewer() -> Error {
 }
 
 /// The error for an index that belongs to another file.
-pub(crate) fn unfit(file: &Plain, message: String) -> Error {
+pub(crate) fn unfit(file: &RandomAccessFile, message: String) -> Error {
     let advice = "The shard was changed after its index was made; make the index again with `penstock index`.";
     Error::new(Kind::Sidecar, message).advise(advice).in_file(file.path())
 }
 
 /// Whether a file has the size and the wrapping that an index names.
-pub(crate) fn same_file(file: &Plain, compression: Compression, index: &Index) -> Result<()> {
+pub(crate) fn same_file(file: &RandomAccessFile, compression: Compression, index: &Index) -> Result<()> {
     let refuse = |message: String| Err(unfit(file, message));
     if index.shard_size != file.size() {
         return refuse(format!(
@@ -295,7 +295,7 @@ pub(crate) fn same_file(file: &Plain, compression: Compression, index: &Index) -
 }
 
 /// Whether an index can belong to a file: the same size and wrapping, and the last frame where it says.
-fn fit(file: &Plain, compression: Compression, index: &Index) -> Result<()> {
+fn fit(file: &RandomAccessFile, compression: Compression, index: &Index) -> Result<()> {
     same_file(file, compression, index)?;
     if !index.segments.is_empty() {
         return Err(unfit(file, "expected an index of frames, got one of a tar's segments".into()));
@@ -327,8 +327,8 @@ mod tests {
         (folder, path)
     }
 
-    fn open(path: &Path) -> Result<Shard> {
-        Shard::open(path, Sidecar::Ignore, &mut |_| Ok(()))
+    fn open(path: &Path) -> Result<TfRecordShard> {
+        TfRecordShard::open(path, Sidecar::Ignore, &mut |_| Ok(()))
     }
 
     #[test]
@@ -390,14 +390,14 @@ mod tests {
         let (_folder, path) = written(&[b"one", b"two"]);
         let index = open(&path).unwrap().index(&mut |_| Ok(())).unwrap();
         assert_eq!(index.shard_crc32c, crc32c::crc32c(&std::fs::read(&path).unwrap()));
-        let shard = Shard::open(&path, Sidecar::Use(index.clone()), &mut |_| panic!("scanned")).unwrap();
+        let shard = TfRecordShard::open(&path, Sidecar::Use(index.clone()), &mut |_| panic!("scanned")).unwrap();
         assert_eq!(shard.len(), 2);
         let (_other, other) = written(&[b"one!", b"to"]);
         assert_eq!(
-            Shard::open(&other, Sidecar::Use(index.clone()), &mut |_| Ok(())).unwrap_err().kind(),
+            TfRecordShard::open(&other, Sidecar::Use(index.clone()), &mut |_| Ok(())).unwrap_err().kind(),
             Kind::Sidecar
         );
-        assert_eq!(Shard::open(&other, Sidecar::Try(index), &mut |_| Ok(())).unwrap().len(), 2);
+        assert_eq!(TfRecordShard::open(&other, Sidecar::Try(index), &mut |_| Ok(())).unwrap().len(), 2);
     }
 
     #[test]

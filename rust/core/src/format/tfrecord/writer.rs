@@ -10,15 +10,15 @@ use crate::error::{Error, Result};
 use crate::format::frame::{self, Frames, OVERHEAD};
 use crate::format::index::Index;
 use crate::interrupt;
-use crate::io::atomic_file::{closed, failed, Unpublished};
+use crate::io::atomic_file::{closed, failed, AtomicFile};
 
 /// Small records are gathered up to this size before they are written.
 const BUFFER: usize = 1 << 20;
 
 enum Sink {
-    Plain(Unpublished),
-    Gzip(GzEncoder<Unpublished>),
-    Zlib(ZlibEncoder<Unpublished>),
+    Plain(AtomicFile),
+    Gzip(GzEncoder<AtomicFile>),
+    Zlib(ZlibEncoder<AtomicFile>),
 }
 
 impl Sink {
@@ -30,7 +30,7 @@ impl Sink {
         }
     }
 
-    fn finish(self) -> io::Result<Unpublished> {
+    fn finish(self) -> io::Result<AtomicFile> {
         match self {
             Sink::Plain(file) => Ok(file),
             Sink::Gzip(encoder) => encoder.finish(),
@@ -40,7 +40,7 @@ impl Sink {
 }
 
 /// A shard that is being written.
-pub struct Writer {
+pub struct TfRecordWriter {
     path: PathBuf,
     /// Compressed only from the first byte on: a gzip member is never empty.
     sink: Option<Sink>,
@@ -50,17 +50,17 @@ pub struct Writer {
     offsets: Vec<u64>,
 }
 
-impl Writer {
-    /// Begins a shard; nothing is seen at `path` until [`Writer::finish`].
-    pub fn create(path: &Path, compression: Compression, level: u32) -> Result<Writer> {
+impl TfRecordWriter {
+    /// Begins a shard; nothing is seen at `path` until [`TfRecordWriter::finish`].
+    pub fn create(path: &Path, compression: Compression, level: u32) -> Result<TfRecordWriter> {
         if level > 9 {
             return Err(Error::usage(format!("expected a compression level from 0 to 9, got {level}")));
         }
-        let sink = Some(Sink::Plain(Unpublished::create(path)?));
-        Ok(Writer { path: path.into(), sink, compression, level, pending: Vec::new(), offsets: vec![0] })
+        let sink = Some(Sink::Plain(AtomicFile::create(path)?));
+        Ok(TfRecordWriter { path: path.into(), sink, compression, level, pending: Vec::new(), offsets: vec![0] })
     }
 
-    /// Lets the shard go to the disk while it is written: [`Writer::finish`] with `sync` waits less then. To be said
+    /// Lets the shard go to the disk while it is written: [`TfRecordWriter::finish`] with `sync` waits less then. To be said
     /// before anything is written.
     pub fn sync_along(&mut self) {
         if let Some(Sink::Plain(file)) = &mut self.sink {
@@ -168,14 +168,14 @@ impl Writer {
 mod tests {
     use super::*;
     use crate::crc32c;
-    use crate::format::tfrecord::shard::{Shard, Sidecar};
+    use crate::format::tfrecord::shard::{Sidecar, TfRecordShard};
 
     #[test]
     fn what_is_written_is_read_and_indexed() {
         let folder = tempfile::tempdir().unwrap();
         for compression in [Compression::None, Compression::Gzip, Compression::Zlib] {
             let path = folder.path().join(compression.name());
-            let mut writer = Writer::create(&path, compression, 6).unwrap();
+            let mut writer = TfRecordWriter::create(&path, compression, 6).unwrap();
             writer.sync_along();
             writer.write(b"one").unwrap();
             let mut frames = Frames::default();
@@ -187,9 +187,9 @@ mod tests {
             let index = writer.finish(true).unwrap();
             let bytes = std::fs::read(&path).unwrap();
             assert_eq!((index.shard_size, index.shard_crc32c), (bytes.len() as u64, crc32c::crc32c(&bytes)));
-            let scanned = Shard::open(&path, Sidecar::Ignore, &mut |_| Ok(())).unwrap();
+            let scanned = TfRecordShard::open(&path, Sidecar::Ignore, &mut |_| Ok(())).unwrap();
             assert_eq!(scanned.index(&mut |_| Ok(())).unwrap(), index);
-            let shard = Shard::open(&path, Sidecar::Use(index), &mut |_| Ok(())).unwrap();
+            let shard = TfRecordShard::open(&path, Sidecar::Use(index), &mut |_| Ok(())).unwrap();
             assert_eq!(shard.read_many(&[3, 1]).unwrap().iter().collect::<Vec<_>>(), [&b"four"[..], b"two"]);
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "no temporary file is left");
@@ -199,14 +199,14 @@ mod tests {
     fn a_large_shard_goes_to_the_disk_as_it_is_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("shard");
-        let mut writer = Writer::create(&path, Compression::None, 6).unwrap();
+        let mut writer = TfRecordWriter::create(&path, Compression::None, 6).unwrap();
         writer.sync_along();
         for number in 0..50u8 {
             writer.write(&vec![number; 1 << 20]).unwrap();
         }
         let index = writer.finish(true).unwrap();
         assert_eq!(index.shard_crc32c, crc32c::crc32c(&std::fs::read(&path).unwrap()));
-        let mut dropped = Writer::create(&path, Compression::None, 6).unwrap();
+        let mut dropped = TfRecordWriter::create(&path, Compression::None, 6).unwrap();
         dropped.sync_along();
         (0..40).for_each(|_| dropped.write(&vec![7; 1 << 20]).unwrap());
         drop(dropped);
@@ -221,7 +221,7 @@ mod tests {
         for compression in [Compression::Gzip, Compression::Zlib] {
             let written = [1, 7, 500, 6000].map(|step| {
                 let path = folder.path().join("shard");
-                let mut writer = Writer::create(&path, compression, 6).unwrap();
+                let mut writer = TfRecordWriter::create(&path, compression, 6).unwrap();
                 for some in records.chunks(step) {
                     let mut frames = Frames::default();
                     some.iter().for_each(|record| frames.push(record));
@@ -241,16 +241,16 @@ mod tests {
     fn an_empty_shard_is_an_empty_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
-        let index = Writer::create(&path, Compression::Gzip, 6).unwrap().finish(false).unwrap();
+        let index = TfRecordWriter::create(&path, Compression::Gzip, 6).unwrap().finish(false).unwrap();
         assert_eq!((index.shard_size, std::fs::metadata(&path).unwrap().len()), (0, 0));
-        assert!(Shard::open(&path, Sidecar::Use(index), &mut |_| Ok(())).unwrap().is_empty());
+        assert!(TfRecordShard::open(&path, Sidecar::Use(index), &mut |_| Ok(())).unwrap().is_empty());
     }
 
     #[test]
     fn a_dropped_writer_publishes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
-        let mut writer = Writer::create(&path, Compression::None, 6).unwrap();
+        let mut writer = TfRecordWriter::create(&path, Compression::None, 6).unwrap();
         writer.write(b"one").unwrap();
         drop(writer);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
