@@ -5,11 +5,12 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::codec::stream::{Compression, FrameStream, InflateStream};
+use penstock_core::codec::stream::{Compression, InflateStream};
 use penstock_core::format::frame::{self, Frames, FOOTER, HEADER};
 use penstock_core::format::index::Index;
 use penstock_core::format::tfrecord::salvage::salvage;
 use penstock_core::format::tfrecord::shard::{Sidecar, TfRecordShard};
+use penstock_core::format::tfrecord::stream::FrameStream;
 use penstock_core::io::file::RandomAccessFile;
 use penstock_core::limits::{set_max_inflated_bytes, set_max_row_bytes};
 use penstock_core::Error;

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use penstock_core::codec::stream::FrameStream;
 use penstock_core::example::feature_lists;
 use penstock_core::example::walk::{parse, Feature};
 use penstock_core::format::array_record::{self, ReadBuffer};
@@ -10,6 +9,7 @@ use penstock_core::format::frame::{Frames, FOOTER, HEADER};
 use penstock_core::format::opened_shard::Shard;
 use penstock_core::format::tar;
 use penstock_core::format::tfrecord::shard::Sidecar;
+use penstock_core::format::tfrecord::stream::FrameStream;
 use penstock_core::io::file::RandomAccessFile;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

@@ -6,8 +6,8 @@ use flate2::{Crc, Decompress, FlushDecompress, Status};
 
 use crate::codec::stream::{Compression, TRUNCATED};
 use crate::error::Result;
-use crate::format::tfrecord::salvage::Bytes;
 use crate::io::file::{Progress, WINDOW};
+use crate::io::window_reader::WindowReader;
 use crate::limits::max_inflated_bytes;
 
 /// The search for members may inflate this many times the file's size; a file made to cost more is given up.
@@ -43,7 +43,11 @@ enum End {
 
 impl Members {
     /// Inflates as much as possible of a gzip or zlib file.
-    pub(crate) fn inflate(file: &mut Bytes<'_>, compression: Compression, pulse: Progress<'_>) -> Result<Members> {
+    pub(crate) fn inflate(
+        file: &mut WindowReader<'_>,
+        compression: Compression,
+        pulse: Progress<'_>,
+    ) -> Result<Members> {
         let format = MemberFormat::of(compression);
         let size = file.size();
         let mut members = Members::default();
@@ -109,7 +113,13 @@ impl Members {
     }
 
     /// Appends the bytes of the deflate stream at `at`.
-    fn inflate_one(&mut self, file: &mut Bytes<'_>, mut at: u64, budget: &mut u64, pulse: Progress<'_>) -> Result<End> {
+    fn inflate_one(
+        &mut self,
+        file: &mut WindowReader<'_>,
+        mut at: u64,
+        budget: &mut u64,
+        pulse: Progress<'_>,
+    ) -> Result<End> {
         let mut inflater = Decompress::new(false);
         let mut piece = vec![0; STEP];
         loop {
@@ -201,7 +211,7 @@ impl MemberFormat {
     }
 
     /// The offset of the next member's header at or behind `from`, or the end of the file.
-    fn search(&self, file: &mut Bytes<'_>, from: u64) -> Result<u64> {
+    fn search(&self, file: &mut WindowReader<'_>, from: u64) -> Result<u64> {
         let (size, mut start) = (file.size(), from);
         while start < size {
             let window = file.at(start, WINDOW as u64)?;

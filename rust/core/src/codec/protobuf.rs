@@ -267,6 +267,22 @@ fn write_long_varint(out: &mut [u8], mut position: usize, mut value: u64) -> usi
     position + 1
 }
 
+/// Bytes of a map entry's body: the key and a value of `value` bytes.
+pub(crate) fn entry_size(key: &str, value: usize) -> usize {
+    1 + varint_length(key.len() as u64) + key.len() + 1 + varint_length(value as u64) + value
+}
+
+/// Appends a map entry up to its value, of `value` bytes, which comes next.
+pub(crate) fn put_entry(key: &str, value: usize, out: &mut Vec<u8>) {
+    out.push(0x0a);
+    put_varint(out, entry_size(key, value) as u64);
+    out.push(0x0a);
+    put_varint(out, key.len() as u64);
+    out.extend_from_slice(key.as_bytes());
+    out.push(0x12);
+    put_varint(out, value as u64);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

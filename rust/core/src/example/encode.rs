@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use half::f16;
 
-use crate::codec::protobuf::{put_varint, varint_length, write_varint};
+use crate::codec::protobuf::{entry_size, put_entry, put_varint, varint_length, write_varint};
 use crate::codec::zlib::ZlibCompressor;
 use crate::error::{Error, Result};
 use crate::example::plan::{Dtype, Encoding, List, Missing, Plan, Spec};
@@ -421,22 +421,6 @@ impl<'a> EncodeBatch<'a> {
         }
         Ok(())
     }
-}
-
-/// Bytes of a map entry's body: the key and a value of `value` bytes.
-pub(crate) fn entry_size(key: &str, value: usize) -> usize {
-    1 + varint_length(key.len() as u64) + key.len() + 1 + varint_length(value as u64) + value
-}
-
-/// Appends a map entry up to its value, of `value` bytes, which comes next.
-pub(crate) fn put_entry(key: &str, value: usize, out: &mut Vec<u8>) {
-    out.push(0x0a);
-    put_varint(out, entry_size(key, value) as u64);
-    out.push(0x0a);
-    put_varint(out, key.len() as u64);
-    out.extend_from_slice(key.as_bytes());
-    out.push(0x12);
-    put_varint(out, value as u64);
 }
 
 #[cfg(test)]

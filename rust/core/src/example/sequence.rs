@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::codec::protobuf::{put_varint, varint_length, Fields, Malformed, WireValue};
+use crate::codec::protobuf::{entry_size, put_entry, put_varint, varint_length, Fields, Malformed, WireValue};
 use crate::error::{Error, Result};
 use crate::example::columns::Column;
 use crate::example::decode;
-use crate::example::encode::{self, check_splits, entry_size, put_entry, Scratch};
+use crate::example::encode::{self, check_splits, Scratch};
 use crate::example::plan::{Missing, Plan, Spec};
 use crate::example::walk::{malformed, merge_map, missing_cells, Cell, Feature, Walked};
 use crate::format::frame::Frames;

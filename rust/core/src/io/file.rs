@@ -10,10 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use crate::codec::stream::{Compression, InflateStream};
 use crate::crc32c;
 use crate::error::{Error, Kind, Result};
-use crate::format::frame::HEADER;
 use crate::interrupt::{self, BLOCK};
 use crate::io::range_cache::RangeCache;
 use crate::io::slot_cache::{Slot, SlotCache};
@@ -316,21 +314,13 @@ impl RandomAccessFile {
         Ok(&buffer[..length])
     }
 
-    /// What the first bytes say about the compression.
-    pub fn compression(&self) -> Result<Compression> {
-        let mut head = [0; HEADER];
-        let count = HEADER.min(self.size as usize);
-        self.read_at(&mut head[..count], 0)?;
-        Ok(Compression::detect(&head[..count]))
-    }
-
-    /// The inflated stream, from the start.
-    pub fn stream(&self, compression: Compression) -> InflateStream<Positioned<'_>> {
-        InflateStream::new(Positioned { file: self, offset: 0 }, compression)
+    /// Read the file from front to back.
+    pub fn reader(&self) -> Positioned<'_> {
+        Positioned { file: self, offset: 0 }
     }
 }
 
-/// Reads a [`RandomAccessFile`] file from front to back without moving anyone else's position.
+/// Reads a [`RandomAccessFile`] from front to back; each reader has a position of its own.
 pub struct Positioned<'a> {
     file: &'a RandomAccessFile,
     offset: u64,

@@ -8,3 +8,4 @@ pub mod file_contents;
 pub(crate) mod fork_cell;
 pub mod range_cache;
 pub(crate) mod slot_cache;
+pub(crate) mod window_reader;

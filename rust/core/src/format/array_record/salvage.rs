@@ -5,8 +5,9 @@ use super::{read_table, HEADER_SPAN};
 use crate::error::{Error, Kind, Result};
 use crate::format::riegeli::records::Unpacker;
 use crate::format::riegeli::{ChunkHeader, ChunkType, Span, BLOCK, BLOCK_HEADER};
-use crate::format::tfrecord::salvage::{Bytes, Gap, Report};
+use crate::format::tfrecord::salvage::{Gap, Report};
 use crate::io::file::{Progress, RandomAccessFile, WINDOW};
+use crate::io::window_reader::WindowReader;
 
 /// Looks at every byte of a file: hands each record of a whole chunk, and the chunk's offset, to `keep`, and reports the
 /// rest. All that is not padding within a chunk is checked: a flipped bit costs its chunk, and no other.
@@ -19,7 +20,7 @@ pub fn salvage(
         Err(error) if matches!(error.kind(), Kind::Io(_)) => return Err(error.in_file(file.path())),
         outcome => outcome,
     };
-    let mut walk = Walk { file, bytes: Bytes::of(file), joined: Vec::new(), unpacker: Unpacker::default() };
+    let mut walk = Walk { file, bytes: WindowReader::new(file), joined: Vec::new(), unpacker: Unpacker::default() };
     let mut report = Report::default();
     let (mut at, mut beat, mut chunk) = (0, 0, 0);
     let mut as_the_table_says = true;
@@ -101,7 +102,7 @@ struct InvalidChunk {
 
 struct Walk<'a> {
     file: &'a RandomAccessFile,
-    bytes: Bytes<'a>,
+    bytes: WindowReader<'a>,
     joined: Vec<u8>,
     unpacker: Unpacker,
 }

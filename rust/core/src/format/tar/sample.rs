@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::member::{next, Member, Slice};
-use crate::codec::protobuf::{put_varint, varint_length};
+use crate::codec::protobuf::{entry_size, put_entry, put_varint, varint_length};
 use crate::error::{Error, Result};
-use crate::example::encode::{entry_size, put_entry};
 
 /// The field that holds a sample's key.
 pub const KEY: &str = "__key__";

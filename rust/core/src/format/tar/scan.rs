@@ -8,10 +8,8 @@ use super::member::{next, ByteSource, Member};
 use super::sample::{duplicate, key_and_extension};
 use crate::codec::stream::{read_error, Compression};
 use crate::error::{Error, Result};
-use crate::io::file::{Progress, RandomAccessFile, WINDOW};
-
-/// What is read at first, and after a jump: a header, and the small members behind it with theirs.
-const FIRST: u64 = 1 << 12;
+use crate::io::file::{Progress, RandomAccessFile};
+use crate::io::window_reader::WindowReader;
 
 /// The samples of an archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,39 +27,13 @@ pub struct Listing {
     pub end: u64,
 }
 
-/// A file, a window at a time. Windows grow where one is read after the other; where members are large, and their data is
-/// jumped over, they stay small.
-struct Windows<'a> {
-    file: &'a RandomAccessFile,
-    window: Vec<u8>,
-    start: u64,
-    length: u64,
-    step: u64,
-}
-
-impl<'a> Windows<'a> {
-    fn new(file: &'a RandomAccessFile) -> Windows<'a> {
-        Windows { file, window: Vec::new(), start: 0, length: 0, step: FIRST }
-    }
-}
-
-impl ByteSource for Windows<'_> {
+impl ByteSource for WindowReader<'_> {
     fn at(&mut self, offset: u64, length: usize) -> Result<&[u8]> {
-        let end = offset.saturating_add(length as u64).min(self.file.size());
-        if offset >= end {
-            return Ok(&[]);
-        }
-        if offset < self.start || end > self.start + self.length {
-            let near = offset < self.start.saturating_add(self.length).saturating_add(self.step);
-            self.step = if near { WINDOW.min(4 * self.step as usize) as u64 } else { FIRST };
-            (self.start, self.length) = (offset, self.step.max(end - offset).min(self.file.size() - offset));
-            self.file.read_into(&mut self.window, self.start, self.length)?;
-        }
-        Ok(&self.window[(offset - self.start) as usize..(end - self.start) as usize])
+        WindowReader::at(self, offset, length as u64)
     }
 
     fn end(&self) -> Option<u64> {
-        Some(self.file.size())
+        Some(self.size())
     }
 }
 
@@ -105,7 +77,7 @@ pub(super) fn scan_until_damage(
 ) -> (Found, Option<Error>) {
     let mut found = Found::new(0);
     let listed = match compression {
-        Compression::None => found.list(&mut Windows::new(file), most, pulse),
+        Compression::None => found.list(&mut WindowReader::new(file), most, pulse),
         _ => {
             let mut stream = StreamSource { stream: file.stream(compression), offset: 0, bytes: Vec::new() };
             found.list(&mut stream, most, pulse).and_then(|()| {
@@ -123,7 +95,7 @@ pub(super) fn scan_until_damage(
 /// Whether what begins at an offset is a single sample, and the archive ends behind it; with `end`, right there.
 pub(super) fn is_last(file: &RandomAccessFile, start: u64, end: Option<u64>) -> bool {
     let mut found = Found::new(start);
-    found.list(&mut Windows::new(file), 2, &mut |_| Ok(())).is_ok()
+    found.list(&mut WindowReader::new(file), 2, &mut |_| Ok(())).is_ok()
         && found.keys.len() == 1
         && end.is_none_or(|end| found.runs.last().is_some_and(|run| run.1.end == end))
 }

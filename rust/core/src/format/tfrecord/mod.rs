@@ -2,4 +2,5 @@
 
 pub mod salvage;
 pub mod shard;
+pub mod stream;
 pub mod writer;

@@ -2,14 +2,15 @@
 
 use std::io::Read;
 
-use crate::codec::stream::{read_error, Compression, FrameStream};
+use crate::codec::gzip_members::{Break, Members};
+use crate::codec::stream::{read_error, Compression};
 use crate::crc32c;
 use crate::error::{Error, Kind, Result};
 use crate::format::frame::{self, HEADER, OVERHEAD};
+use crate::format::tfrecord::stream::FrameStream;
 use crate::io::file::{Progress, RandomAccessFile, WINDOW};
+use crate::io::window_reader::WindowReader;
 use crate::limits::{self, max_inflated_bytes};
-
-use crate::codec::gzip_members::{Break, Members};
 
 /// Bytes that hold no whole record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,42 +46,6 @@ impl Report {
 /// Looking for the next frame may check this many times the file's size in data CRCs; a file made to cost more is given up.
 const SEARCH_BUDGET: u64 = 16;
 
-/// Bytes that can be looked at anywhere.
-pub(crate) enum Bytes<'a> {
-    File { file: &'a RandomAccessFile, window: Vec<u8>, start: u64, length: u64 },
-    Memory(Vec<u8>),
-}
-
-impl<'a> Bytes<'a> {
-    /// Those of a file, a window at a time.
-    pub(crate) fn of(file: &'a RandomAccessFile) -> Self {
-        Bytes::File { file, window: Vec::new(), start: 0, length: 0 }
-    }
-
-    pub(crate) fn size(&self) -> u64 {
-        match self {
-            Bytes::File { file, .. } => file.size(),
-            Bytes::Memory(bytes) => bytes.len() as u64,
-        }
-    }
-
-    /// The bytes from `offset` on, `length` of them or as many as there are.
-    pub(crate) fn at(&mut self, offset: u64, length: u64) -> Result<&[u8]> {
-        let end = offset.saturating_add(length).min(self.size());
-        match self {
-            Bytes::Memory(bytes) => Ok(&bytes[offset as usize..end as usize]),
-            Bytes::File { file, window, start, length } => {
-                if offset < *start || end > *start + *length {
-                    *length = (end - offset).max(WINDOW as u64).min(file.size() - offset);
-                    *start = offset;
-                    file.read_into(window, offset, *length)?;
-                }
-                Ok(&window[(offset - *start) as usize..(end - *start) as usize])
-            }
-        }
-    }
-}
-
 /// Looks at every byte of a shard: hands each whole record's frame and offset to `keep`, and reports the rest.
 pub fn salvage(
     file: &RandomAccessFile,
@@ -90,7 +55,7 @@ pub fn salvage(
     let compression = file.compression()?;
     let mut report = Report::default();
     if compression == Compression::None {
-        let mut bytes = Bytes::of(file);
+        let mut bytes = WindowReader::new(file);
         look(&mut bytes, 0, &mut report, keep, pulse)?;
         if report.records == 0 && !report.gaps.is_empty() {
             if let Some(found) = look_without_magic(file, keep, pulse)? {
@@ -102,16 +67,17 @@ pub fn salvage(
     // A whole shard of any size goes by as a stream; only from the first damage on is it looked at in memory.
     let Some(offset) = stream(file, compression, &mut report, keep, pulse)? else { return Ok(report) };
     let members = match compression {
-        Compression::Gzip | Compression::Zlib => Members::inflate(&mut Bytes::of(file), compression, pulse)?,
+        Compression::Gzip | Compression::Zlib => Members::inflate(&mut WindowReader::new(file), compression, pulse)?,
         _ => inflate_what_is_there(file, compression)?,
     };
-    look_at_members(members, offset, &mut report, keep, pulse)?;
+    look_at_members(WindowReader::in_memory(members.bytes), members.breaks, offset, &mut report, keep, pulse)?;
     Ok(report)
 }
 
 /// Looks at what a damaged compressed file holds, from `offset` on, and reports where its compression is damaged.
 fn look_at_members(
-    Members { bytes, breaks }: Members,
+    mut bytes: WindowReader<'_>,
+    breaks: Vec<Break>,
     offset: u64,
     report: &mut Report,
     keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
@@ -122,7 +88,7 @@ fn look_at_members(
         starts.push(offset);
         keep(offset, frame)
     };
-    look(&mut Bytes::Memory(bytes), offset, report, &mut keep, pulse)?;
+    look(&mut bytes, offset, report, &mut keep, pulse)?;
     report.gaps.extend(breaks.into_iter().map(|Break { offset: at, reason }| {
         // The limit on inflated bytes may lie before the first damage.
         let offset = at.max(offset);
@@ -140,13 +106,12 @@ fn look_without_magic(
     pulse: Progress<'_>,
 ) -> Result<Option<Report>> {
     for compression in [Compression::Gzip, Compression::Zlib] {
-        let Members { bytes, breaks } = Members::inflate(&mut Bytes::of(file), compression, pulse)?;
-        let mut bytes = Bytes::Memory(bytes);
+        let Members { bytes, breaks } = Members::inflate(&mut WindowReader::new(file), compression, pulse)?;
+        let mut bytes = WindowReader::in_memory(bytes);
         let mut budget = bytes.size().saturating_mul(SEARCH_BUDGET).saturating_add(WINDOW as u64);
         if search(&mut bytes, 0, &mut budget, pulse)? < bytes.size() {
-            let Bytes::Memory(bytes) = bytes else { continue };
             let mut report = Report::default();
-            look_at_members(Members { bytes, breaks }, 0, &mut report, keep, pulse)?;
+            look_at_members(bytes, breaks, 0, &mut report, keep, pulse)?;
             return Ok(Some(report));
         }
     }
@@ -236,7 +201,7 @@ fn inflate_to_the_last_byte(file: &RandomAccessFile, compression: Compression, o
 
 /// Looks at all bytes from `offset` on.
 fn look(
-    bytes: &mut Bytes<'_>,
+    bytes: &mut WindowReader<'_>,
     mut offset: u64,
     report: &mut Report,
     keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
@@ -276,7 +241,7 @@ struct InvalidFrame {
 }
 
 /// The whole frame at `offset`, or what is wrong with it.
-fn frame_at<'b>(bytes: &'b mut Bytes<'_>, offset: u64) -> Result<std::result::Result<&'b [u8], InvalidFrame>> {
+fn frame_at<'b>(bytes: &'b mut WindowReader<'_>, offset: u64) -> Result<std::result::Result<&'b [u8], InvalidFrame>> {
     let left = bytes.size() - offset;
     let bad = |error: Error, end| Ok(Err(InvalidFrame { reason: error.message().to_owned(), end }));
     let length = match frame::declared_length(bytes.at(offset, HEADER as u64)?) {
@@ -287,7 +252,7 @@ fn frame_at<'b>(bytes: &'b mut Bytes<'_>, offset: u64) -> Result<std::result::Re
         let reason = format!("expected a record of {length} bytes, got only {left} bytes to the end");
         return Ok(Err(InvalidFrame { reason, end: None }));
     };
-    if matches!(bytes, Bytes::Memory(_)) && length > limits::max_row_bytes() {
+    if bytes.is_in_memory() && length > limits::max_row_bytes() {
         return bad(limits::too_large("a record", length), Some(offset + frame_length));
     }
     let frame = bytes.at(offset, frame_length)?;
@@ -298,14 +263,14 @@ fn frame_at<'b>(bytes: &'b mut Bytes<'_>, offset: u64) -> Result<std::result::Re
 }
 
 /// The length declared by a header at `offset` that holds and fits.
-fn header_at(bytes: &mut Bytes<'_>, offset: u64) -> Result<Option<u64>> {
+fn header_at(bytes: &mut WindowReader<'_>, offset: u64) -> Result<Option<u64>> {
     let left = bytes.size() - offset;
     let length = frame::declared_length(bytes.at(offset, HEADER as u64)?).ok();
     Ok(length.filter(|length| length.checked_add(OVERHEAD as u64).is_some_and(|whole| whole <= left)))
 }
 
 /// Where the next whole frame begins at or after `from`, or the end.
-fn search(bytes: &mut Bytes<'_>, from: u64, budget: &mut u64, pulse: Progress<'_>) -> Result<u64> {
+fn search(bytes: &mut WindowReader<'_>, from: u64, budget: &mut u64, pulse: Progress<'_>) -> Result<u64> {
     let size = bytes.size();
     let mut start = from;
     while start + OVERHEAD as u64 <= size {
@@ -445,7 +410,7 @@ mod tests {
 
     #[test]
     fn a_broken_gzip_gives_every_record_before_the_break() {
-        use crate::codec::stream::{FrameStream, InflateStream};
+        use crate::codec::stream::InflateStream;
         use std::io::Write;
         let records: Vec<Vec<u8>> = (0..90u32).map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes().repeat(9)).collect();
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

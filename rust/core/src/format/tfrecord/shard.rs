@@ -4,16 +4,15 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::codec::inflate_cache::InflateCache;
-use crate::codec::stream::{Compression, FrameStream};
+use crate::codec::stream::Compression;
 use crate::error::{Error, Kind, Result};
 use crate::format::frame::{self, Frames, HEADER, OVERHEAD};
 use crate::format::index::Index;
+use crate::format::tfrecord::stream::FrameStream;
 use crate::io::cached_file::{CachedFile, MAX_HELD};
 use crate::io::file::{checksum, Progress, RandomAccessFile, WINDOW};
+use crate::io::window_reader::WindowReader;
 use crate::limits;
-
-/// Where records are larger than this, only their headers are read.
-const LARGE: u64 = 1 << 14;
 
 /// Finds every frame by its header alone: both length and length CRC are checked, the data is not read.
 pub fn scan(file: &RandomAccessFile, compression: Compression, pulse: Progress<'_>) -> Result<Vec<u64>> {
@@ -28,8 +27,8 @@ pub fn scan(file: &RandomAccessFile, compression: Compression, pulse: Progress<'
         }
         return Ok(offsets);
     }
-    let mut window = Vec::new();
-    let (mut start, mut length, mut at) = (0u64, 0usize, 0u64);
+    let mut window = WindowReader::new(file);
+    let (mut at, mut reported) = (0u64, 0u64);
     while at < file.size() {
         let place = |error: Error| advise(error.at_offset(at).in_record(offsets.len() as u64 - 1).in_file(file.path()));
         let left = file.size() - at;
@@ -39,14 +38,11 @@ pub fn scan(file: &RandomAccessFile, compression: Compression, pulse: Progress<'
             );
             return Err(place(Error::corrupt(message)));
         }
-        if at + HEADER as u64 > start + length as u64 {
+        if at >= reported {
             pulse(at)?;
-            let large = offsets.len() > 1 && at - offsets[offsets.len() - 2] > LARGE;
-            let step = if large { HEADER } else { WINDOW } as u64;
-            (start, length) = (at, step.min(left) as usize);
-            file.read_into(&mut window, start, length as u64)?;
+            reported = at + WINDOW as u64;
         }
-        let header = &window[(at - start) as usize..][..HEADER];
+        let header = window.at(at, HEADER as u64)?;
         let declared = frame::declared_length(header).map_err(place)?;
         let end = declared.checked_add(OVERHEAD as u64).and_then(|frame| at.checked_add(frame));
         match end {
