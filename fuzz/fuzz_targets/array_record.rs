@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::format::array_record::{salvage, ArrayRecordShard, ChunkCompression, ReadBuffer};
+use penstock_core::format::array_record::{salvage, ArrayRecordShard, ChunkCompression};
+use penstock_core::format::container::{Container, ReadBuffer};
+use penstock_core::format::gather::read_many;
 use penstock_core::format::riegeli::records::{Packer, Unpacker};
 use penstock_core::format::riegeli::{Chunk, ChunkHeader, ChunkType, Span, CHUNK_HEADER};
 use penstock_core::io::file::RandomAccessFile;
@@ -64,7 +66,7 @@ fn check_file(bytes: &[u8]) {
                     Err(error) => assert!(error.record() == Some(record as u64) && error.offset().is_some()),
                 }
             }
-            let many = shard.read_many(&(0..shard.len()).rev().collect::<Vec<_>>());
+            let many = read_many(&shard, &(0..shard.len()).rev().collect::<Vec<_>>());
             assert_eq!(many.is_ok(), read.iter().all(Result::is_ok));
             if report.gaps.is_empty() {
                 assert!(read

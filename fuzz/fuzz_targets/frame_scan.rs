@@ -6,10 +6,12 @@ use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::codec::stream::{Compression, InflateStream};
+use penstock_core::format::container::{Container, ReadBuffer};
 use penstock_core::format::frame::{self, Frames, FOOTER, HEADER};
-use penstock_core::format::index::Index;
+use penstock_core::format::gather::read_many;
+use penstock_core::format::index::{Index, Sidecar};
 use penstock_core::format::tfrecord::salvage::salvage;
-use penstock_core::format::tfrecord::shard::{Sidecar, TfRecordShard};
+use penstock_core::format::tfrecord::shard::TfRecordShard;
 use penstock_core::format::tfrecord::stream::FrameStream;
 use penstock_core::io::file::RandomAccessFile;
 use penstock_core::limits::{set_max_inflated_bytes, set_max_row_bytes};
@@ -89,7 +91,7 @@ fn check_salvaged(file: &RandomAccessFile, size: Option<u64>) -> Found {
 
 /// Reading by number gives what the stream gave, and breaks where it broke.
 fn check_shard(shard: &TfRecordShard, streamed: &Found, broken: bool) {
-    let mut buffer = Vec::new();
+    let mut buffer = ReadBuffer::default();
     for (number, (_, frame)) in streamed.iter().enumerate() {
         assert_eq!(shard.read(number, &mut buffer).expect("a whole record"), &frame[HEADER..frame.len() - FOOTER]);
     }
@@ -99,7 +101,7 @@ fn check_shard(shard: &TfRecordShard, streamed: &Found, broken: bool) {
     }
     assert!(shard.read(shard.len(), &mut buffer).is_err());
     let backwards: Vec<usize> = (0..shard.len()).rev().collect();
-    match shard.read_many(&backwards) {
+    match read_many(shard, &backwards) {
         Ok(frames) => assert!(!broken && frames.len() == shard.len()),
         Err(_) => assert!(broken),
     }

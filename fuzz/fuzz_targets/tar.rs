@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::example::walk::parse;
-use penstock_core::format::tar::{salvage, SampleRecords, TarShard, BLOCK};
-use penstock_core::format::tfrecord::shard::Sidecar;
+use penstock_core::format::container::{Container, ReadBuffer};
+use penstock_core::format::gather::read_many;
+use penstock_core::format::index::Sidecar;
+use penstock_core::format::tar::{salvage, TarShard, BLOCK};
 use penstock_core::io::file::RandomAccessFile;
 use penstock_fuzz::PROGRAM;
 
@@ -51,13 +53,13 @@ fn check(bytes: &[u8]) {
     let open = |sidecar| TarShard::open(&path, sidecar, None, &mut |_| Ok(()));
     match open(Sidecar::Ignore) {
         Ok(shard) => {
-            let (mut raw, mut made) = (Vec::new(), SampleRecords::default());
+            let mut buffer = ReadBuffer::default();
             for record in 0..shard.len() {
-                let read = shard.read(record, &mut raw, &mut made).expect("what a scan has found");
+                let read = shard.read(record, &mut buffer).expect("what a scan has found");
                 parse(read).expect("a record is an example");
                 assert_eq!(read, kept[record]);
             }
-            let many = shard.read_many(&(0..shard.len()).collect::<Vec<_>>()).expect("the same, all at once");
+            let many = read_many(&shard, &(0..shard.len()).collect::<Vec<_>>()).expect("the same, all at once");
             assert!(many.iter().eq(kept.iter().map(Vec::as_slice)));
             assert!(report.gaps.is_empty());
             if !shard.is_empty() {

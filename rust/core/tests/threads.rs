@@ -14,8 +14,8 @@ use penstock_core::example::walk::walk;
 use penstock_core::feed::batch::{Batch, BatchDecoder, Rows};
 use penstock_core::feed::shard_set::{ShardSet, ShardSource};
 use penstock_core::feed::{Feed, FeedOptions};
-use penstock_core::format::array_record::{self, ReadBuffer};
-use penstock_core::format::gather;
+use penstock_core::format::array_record;
+use penstock_core::format::container::ReadBuffer;
 use penstock_core::format::tfrecord::writer::TfRecordWriter;
 use penstock_core::order::Order;
 use penstock_core::ordered_queue::{in_order, NextItem};
@@ -236,7 +236,7 @@ fn records_read_together_are_those_read_alone() {
         let dataset = Dataset::new(random);
         let shards = dataset.shards();
         let numbers = some_numbers(random, shards.len());
-        let together = gather::read_many(&dataset.shards(), &numbers, &mut |_| Ok(()));
+        let together = dataset.shards().read_many(&numbers, &mut |_| Ok(()));
         let mut alone = Vec::new();
         for &number in &numbers {
             alone.push(shards.read(number, &mut ReadBuffer::default()).map(<[u8]>::to_vec));

@@ -4,13 +4,7 @@ use std::path::PathBuf;
 
 use penstock_core::example::feature_lists;
 use penstock_core::example::walk::{parse, Feature};
-use penstock_core::format::array_record::{self, ReadBuffer};
-use penstock_core::format::frame::{Frames, FOOTER, HEADER};
-use penstock_core::format::opened_shard::Shard;
-use penstock_core::format::tar;
-use penstock_core::format::tfrecord::shard::Sidecar;
-use penstock_core::format::tfrecord::stream::FrameStream;
-use penstock_core::io::file::RandomAccessFile;
+use penstock_core::format::shard;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -21,30 +15,7 @@ use crate::records::{with_slices, Records};
 /// The first records of a file, `count` of them or until they have `max_bytes` bytes. Only those are read, and checked.
 #[pyfunction]
 pub fn first_records(py: Python<'_>, path: PathBuf, count: usize, max_bytes: usize) -> PyResult<Records> {
-    let frames = interruptible(py, None, |pulse| {
-        let file = RandomAccessFile::open(&path)?;
-        let mut frames = Frames::default();
-        if array_record::is_one(&file)? {
-            let shard = Shard::open(&path, Sidecar::Ignore, None, pulse)?;
-            let mut buffer = ReadBuffer::default();
-            while frames.len() < count.min(shard.len()) && frames.bytes().len() < max_bytes {
-                frames.push(shard.read(frames.len(), &mut buffer).map_err(|error| shard.place(error))?);
-            }
-            return Ok(frames);
-        }
-        if tar::is_one(&file)? {
-            return tar::first_records(&file, count, max_bytes as u64, pulse);
-        }
-        let mut stream = FrameStream::new(file.stream(file.compression()?));
-        while frames.len() < count && frames.bytes().len() < max_bytes {
-            pulse(stream.offset)?;
-            match stream.next_frame().map_err(|error| error.in_file(&path))? {
-                Some(frame) => frames.push(&frame[HEADER..frame.len() - FOOTER]),
-                None => break,
-            }
-        }
-        Ok(frames)
-    })?;
+    let frames = interruptible(py, None, |progress| shard::first_records(&path, count, max_bytes, progress))?;
     Ok(Records::from_chunks(vec![frames]))
 }
 

@@ -4,17 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::PyArray1;
-use penstock_core::codec::stream::Compression;
 use penstock_core::error::{Error, Kind};
 use penstock_core::feed::shard_set;
 use penstock_core::feed::FeedOptions;
-use penstock_core::format::array_record;
-use penstock_core::format::frame::{FOOTER, HEADER};
-use penstock_core::format::index;
-use penstock_core::format::opened_shard::Shard;
-use penstock_core::format::tar;
-use penstock_core::format::tfrecord::shard::Sidecar;
-use penstock_core::interrupt;
+use penstock_core::format::gather::read_many;
+use penstock_core::format::index::{self, Sidecar};
+use penstock_core::format::shard::{self, Shard};
 use penstock_core::io::atomic_file::publish;
 use penstock_core::io::file::RandomAccessFile;
 use penstock_core::order::Order;
@@ -131,20 +126,13 @@ impl PyShard {
     /// options.
     #[getter]
     fn format(&self) -> (&'static str, &str) {
-        match &self.shard {
-            Shard::TfRecord(shard) => ("tfrecord", shard.compression().name()),
-            Shard::ArrayRecord(shard) => ("array_record", shard.writer_options()),
-            Shard::Tar(shard) => ("tar", shard.compression().name()),
-        }
+        self.shard.format()
     }
 
     /// How many records a chunk has, in a file that has chunks.
     #[getter]
     fn group_size(&self) -> Option<usize> {
-        match &self.shard {
-            Shard::TfRecord(_) | Shard::Tar(_) => None,
-            Shard::ArrayRecord(shard) => Some(shard.group_size()),
-        }
+        self.shard.group_size()
     }
 
     /// The file's size in bytes.
@@ -161,10 +149,7 @@ impl PyShard {
     /// The bytes of a compressed tar once it is inflated; 0 of other files.
     #[getter]
     fn inflated(&self) -> u64 {
-        match &self.shard {
-            Shard::Tar(shard) if shard.compression() != Compression::None => shard.content_bytes(),
-            _ => 0,
-        }
+        self.shard.inflated_bytes()
     }
 
     /// One record; a negative number counts from the end.
@@ -176,14 +161,7 @@ impl PyShard {
     /// Some records, in the order they are asked for.
     fn read_many(&self, py: Python<'_>, records: Vec<isize>) -> PyResult<Records> {
         let records = records.into_iter().map(|record| self.number(py, record)).collect::<PyResult<Vec<_>>>()?;
-        let read = |records: &[usize]| {
-            interrupt::check()?;
-            match &self.shard {
-                Shard::TfRecord(shard) => shard.read_many(records),
-                Shard::ArrayRecord(shard) => shard.read_many(records),
-                Shard::Tar(shard) => shard.read_many(records),
-            }
-        };
+        let read = |records: &[usize]| read_many(&*self.shard, records);
         released(py, || records.chunks(READ).map(read).collect()).map(Records::from_chunks)
     }
 
@@ -226,15 +204,7 @@ impl PyShard {
     /// The index of this shard, for which the whole file is read once.
     #[pyo3(signature = (progress = None))]
     fn index(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<PyIndex> {
-        interruptible(py, progress, |pulse| match &self.shard {
-            Shard::TfRecord(shard) => shard.index(pulse),
-            Shard::Tar(shard) => shard.index(pulse),
-            Shard::ArrayRecord(_) => {
-                let error = Error::usage("expected a TFRecord file, got an ArrayRecord file, which needs no index");
-                Err(error.in_file(self.shard.file().path()))
-            }
-        })
-        .map(PyIndex)
+        interruptible(py, progress, |pulse| self.shard.index(pulse)).map(PyIndex)
     }
 }
 
@@ -268,14 +238,7 @@ pub fn salvage(
     let report = interruptible(py, progress, |pulse| {
         let file = RandomAccessFile::open(&path)?;
         let mut keep = |_: u64, record: &[u8]| out.map_or(Ok(()), |writer| writer.write_record(record));
-        if array_record::is_one(&file)? {
-            return array_record::salvage(&file, &mut keep, pulse);
-        }
-        if tar::is_one(&file)? {
-            return tar::salvage(&file, &mut keep, pulse);
-        }
-        let mut keep = |offset, frame: &[u8]| keep(offset, &frame[HEADER..frame.len() - FOOTER]);
-        penstock_core::format::tfrecord::salvage::salvage(&file, &mut keep, pulse)
+        shard::salvage(&file, &mut keep, pulse)
     })?;
     let gaps = report.gaps.into_iter().map(|gap| (gap.offset, gap.bytes, gap.record, gap.reason)).collect();
     Ok((report.records, report.record_bytes, gaps))

@@ -8,7 +8,7 @@ use numpy::PyReadonlyArray1;
 use penstock_core::feed::batch::{BatchDecoder, Rows};
 use penstock_core::feed::shard_set::{self, ShardSource};
 use penstock_core::feed::{self, FeedOptions};
-use penstock_core::format::array_record::ReadBuffer;
+use penstock_core::format::container::ReadBuffer;
 use penstock_core::format::gather;
 use penstock_core::interrupt;
 use penstock_core::io::file::{Fetch, Identity, Progress, Stamp};
@@ -118,7 +118,7 @@ impl PyShardSet {
     fn places(&self, py: Python<'_>, numbers: &Bound<'_, PyAny>) -> PyResult<Vec<(usize, u64, u64)>> {
         let numbers = record_numbers(numbers)?;
         released(py, || {
-            Ok(gather::locate(&self.0, &numbers, &mut |_| interrupt::check())?.iter().map(gather::Row::place).collect())
+            Ok(self.0.rows(&numbers, &mut |_| interrupt::check())?.iter().map(gather::Row::place).collect())
         })
     }
 
@@ -144,7 +144,7 @@ impl PyShardSet {
     /// Some records, in the order they are asked for.
     fn records(&self, py: Python<'_>, numbers: &Bound<'_, PyAny>) -> PyResult<Records> {
         let numbers = record_numbers(numbers)?;
-        let frames = interruptible(py, None, |pulse| gather::read_many(&self.0, &numbers, pulse))?;
+        let frames = interruptible(py, None, |pulse| self.0.read_many(&numbers, pulse))?;
         Ok(Records::from_chunks(vec![frames]))
     }
 

@@ -8,8 +8,8 @@ use crate::example::columns::Column;
 use crate::example::plan::{Plan, Spec};
 use crate::example::walk::walk;
 use crate::feed::shard_set::ShardSet;
-use crate::format::array_record::RecordScratch;
-use crate::format::gather::{self, fitting, locate, touch};
+use crate::format::container::RecordScratch;
+use crate::format::gather::{self, fitting, touch};
 use crate::image::Images;
 use crate::interrupt;
 use crate::io::cached_file::MAX_HELD;
@@ -129,8 +129,8 @@ impl std::ops::AddAssign for StageTimes {
 pub struct DecodeScratch<'a> {
     /// What is read into.
     pub buffer: Vec<u8>,
-    /// What chunks are unpacked into.
-    pub chunks: RecordScratch,
+    /// Memory that records are decoded into.
+    pub records: RecordScratch,
     /// How many bytes of shards the process may hold for it.
     pub hold: u64,
     /// Where its time went.
@@ -144,7 +144,7 @@ impl<'a> DecodeScratch<'a> {
     pub fn new(pulse: Progress<'a>) -> DecodeScratch<'a> {
         DecodeScratch {
             buffer: Vec::new(),
-            chunks: RecordScratch::default(),
+            records: RecordScratch::default(),
             hold: MAX_HELD,
             spent: StageTimes::default(),
             pulse,
@@ -269,7 +269,7 @@ impl BatchDecoder {
             (tools.pulse)(read as u64)?;
             if read == first + located.len() {
                 first = read;
-                located = locate(&self.shards, &numbers[first..numbers.len().min(first + step)], tools.pulse)?;
+                located = self.shards.rows(&numbers[first..numbers.len().min(first + step)], tools.pulse)?;
                 let bytes: u64 = located.iter().map(gather::Row::bytes).sum();
                 let small = !neighbours && bytes / SMALL_RECORD < located.len() as u64;
                 limit = if small { GATHER_BYTES } else { PIECE_BYTES };
@@ -290,7 +290,7 @@ impl BatchDecoder {
                     lap.end(&mut tools.spent.read);
                 }
                 let place = |error: Error| self.place(&numbers[row..row + count], error);
-                let data = gather::open(&located[..count], frames, &mut tools.chunks).map_err(place)?;
+                let data = gather::decode(&located[..count], frames, &mut tools.records).map_err(place)?;
                 lap.end(&mut tools.spent.check);
                 let walked = walk(&self.plan, data.iter().copied()).map_err(place)?;
                 for (number, column) in current.columns.iter_mut().enumerate() {
@@ -318,7 +318,7 @@ impl BatchDecoder {
         let count = rows.numbers.len();
         let bytes: u64 = match threads {
             0 | 1 => 0,
-            _ => locate(&self.shards, rows.numbers, &mut |_| interrupt::check())?.iter().map(gather::Row::bytes).sum(),
+            _ => self.shards.rows(rows.numbers, &mut |_| interrupt::check())?.iter().map(gather::Row::bytes).sum(),
         };
         let parts = if self.images.is_some() { count } else { (bytes / PART_BYTES) as usize };
         let parts = parts.min(threads).max(1);

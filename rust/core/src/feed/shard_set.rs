@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use crate::codec::stream::Compression;
 use crate::error::{Error, Kind, Result};
-use crate::format::array_record::ReadBuffer;
-use crate::format::index::Index;
-use crate::format::opened_shard::Shard;
+use crate::format::container::{Container, ReadBuffer};
+use crate::format::frame::Frames;
+use crate::format::gather::{read_rows, Row};
+use crate::format::index::{Index, Sidecar};
+use crate::format::shard::Shard;
 use crate::format::tar::{self, TarRules};
-use crate::format::tfrecord::shard::{Sidecar, TfRecordShard};
+use crate::format::tfrecord::shard::TfRecordShard;
 use crate::interrupt;
 use crate::io::file::{Fetch, Progress, RandomAccessFile, Stamp, BRINGS};
 use crate::io::fork_cell::ForkCell;
@@ -232,8 +234,7 @@ impl ShardSet {
         if !known || size >= index.shard_size || tar::is_one(&file).ok()? {
             return None;
         }
-        let offsets = index.offsets.iter().map(|&offset| offset.min(size)).collect();
-        Some(Shard::TfRecord(Arc::new(TfRecordShard::with_offsets(file, Compression::None, offsets))))
+        Some(Shard::new(TfRecordShard::truncated(file, &index)))
     }
 
     /// Opens the shards of some records that are not open yet. Threads that need the same ones begin at different ends.
@@ -263,10 +264,41 @@ impl ShardSet {
         self.shard(shard, &mut |_| interrupt::check())?.read(record, buffer)
     }
 
+    /// Return the rows of some records; opens their shards.
+    pub fn rows(&self, numbers: &[u64], progress: Progress<'_>) -> Result<Vec<Row<'_>>> {
+        let mut rows = Vec::with_capacity(numbers.len());
+        let (mut within, mut place) = (0..0, 0);
+        let mut known: Option<&dyn Container> = None;
+        for (row, &number) in numbers.iter().enumerate() {
+            interrupt::check_at(row)?;
+            let shard = match known {
+                Some(shard) if within.contains(&number) => shard,
+                _ => {
+                    place = self.locate(number)?.0;
+                    within = self.numbers(place);
+                    if self.opened(place).is_none() {
+                        self.open(&numbers[row..], progress)?;
+                    }
+                    let shard: &dyn Container = &**self.shard(place, progress)?;
+                    known = Some(shard);
+                    shard
+                }
+            };
+            rows.push(Row::new(shard, place, (number - within.start) as usize));
+        }
+        Ok(rows)
+    }
+
+    /// Read records in the order of `numbers`, checked; neighbours are read together.
+    pub fn read_many(&self, numbers: &[u64], progress: Progress<'_>) -> Result<Frames> {
+        let mut rows = self.rows(numbers, progress)?;
+        read_rows(&mut rows, progress, |row, error| self.place(numbers[row], error))
+    }
+
     /// Whether reading a record needs no system call.
     pub fn is_in_memory(&self, number: u64) -> bool {
         let shard = self.locate(number).ok().and_then(|(shard, _)| self.opened[shard].get());
-        shard.is_some_and(Shard::is_in_memory)
+        shard.is_some_and(|shard| shard.is_in_memory())
     }
 
     /// Adds the file, the number within it and the offset to the error of one record.
@@ -287,7 +319,6 @@ impl ShardSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::frame::Frames;
 
     fn written(folder: &std::path::Path, counts: &[u64]) -> Vec<ShardSource> {
         let mut number = 0;

@@ -99,6 +99,12 @@ impl Frames {
         self.ends.push(self.bytes.len());
     }
 
+    /// Append a whole frame that was checked before.
+    pub fn push_frame(&mut self, frame: &[u8]) {
+        self.bytes.extend_from_slice(frame);
+        self.ends.push(self.bytes.len());
+    }
+
     /// Appends a record that `write` appends to the buffer.
     pub fn push_with<E>(
         &mut self,

@@ -1,10 +1,8 @@
 //! Records of any order, read together: neighbours in one piece, wherever they stand in the order.
 
 use crate::error::{Error, Result};
-use crate::feed::shard_set::ShardSet;
-use crate::format::array_record::RecordScratch;
-use crate::format::frame::{self, Frames};
-use crate::format::opened_shard::{Extent, Shard};
+use crate::format::container::{Container, Decoded, Extent, RecordScratch};
+use crate::format::frame::Frames;
 use crate::interrupt;
 use crate::io::cached_file::MAX_HELD;
 use crate::io::file::Progress;
@@ -21,7 +19,7 @@ const READ_BYTES: u64 = 1 << 20;
 /// Where a record's frame is, or its chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'s> {
-    shard: &'s Shard,
+    shard: &'s dyn Container,
     /// The shard's number.
     place: usize,
     /// The record's number within the shard.
@@ -33,7 +31,13 @@ pub struct Row<'s> {
     at: Option<usize>,
 }
 
-impl Row<'_> {
+impl<'s> Row<'s> {
+    /// The row of a record, which must exist.
+    pub fn new(shard: &'s dyn Container, place: usize, record: usize) -> Row<'s> {
+        let Extent { range, bytes } = shard.extent(record);
+        Row { shard, place, record, start: range.start, end: range.end, bytes, at: None }
+    }
+
     /// About how many bytes the record has.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -51,33 +55,6 @@ impl Row<'_> {
     fn chunk(&self) -> (usize, u64) {
         (self.place, self.start)
     }
-}
-
-/// The rows of some records.
-pub fn locate<'s>(shards: &'s ShardSet, numbers: &[u64], pulse: Progress<'_>) -> Result<Vec<Row<'s>>> {
-    let mut rows = Vec::with_capacity(numbers.len());
-    let (mut within, mut place) = (0..0, 0);
-    let mut known: Option<&Shard> = None;
-    for (row, &number) in numbers.iter().enumerate() {
-        interrupt::check_at(row)?;
-        let shard = match known {
-            Some(shard) if within.contains(&number) => shard,
-            _ => {
-                place = shards.locate(number)?.0;
-                within = shards.numbers(place);
-                if shards.opened(place).is_none() {
-                    shards.open(&numbers[row..], pulse)?;
-                }
-                let shard = shards.shard(place, pulse)?;
-                known = Some(shard);
-                shard
-            }
-        };
-        let record = (number - within.start) as usize;
-        let Extent { range, bytes } = shard.extent(record);
-        rows.push(Row { shard, place, record, start: range.start, end: range.end, bytes, at: None });
-    }
-    Ok(rows)
 }
 
 /// Reads the frames of some rows, in their order, unchecked: into `buffer`, or out of shards that are held. Others are
@@ -128,65 +105,58 @@ pub fn frames<'b, 's: 'b>(rows: &mut [Row<'s>], buffer: &'b mut Vec<u8>, hold: u
     Ok(rows.iter().map(frame).collect())
 }
 
-/// The data of some rows whose frames or chunks were read, checked. An error names the row, and leaves the rest.
-pub fn open<'b>(rows: &[Row<'_>], frames: &[&'b [u8]], chunks: &'b mut RecordScratch) -> Result<Vec<&'b [u8]>> {
+/// Check and decode the records of rows whose frames were read. An error names the row.
+pub fn decode<'b>(rows: &[Row<'_>], frames: &[&'b [u8]], scratch: &'b mut RecordScratch) -> Result<Vec<&'b [u8]>> {
     let mut data = Vec::with_capacity(rows.len());
-    let (mut unpacked, mut made) = (Vec::new(), Vec::new());
-    chunks.made.clear();
+    let mut made = Vec::new();
+    scratch.reset();
     for (number, (row, frame)) in rows.iter().zip(frames).enumerate() {
-        let checked = match row.shard {
-            Shard::TfRecord(_) => frame::open(frame),
-            Shard::ArrayRecord(shard) => {
-                if unpacked.is_empty() {
-                    chunks.forget_but(shard, row.record);
-                }
-                chunks.unpack(shard, row.record, frame).map(|place| {
-                    unpacked.push((number, place));
-                    &[][..]
-                })
-            }
-            Shard::Tar(shard) => shard.make(row.record, frame, &mut chunks.made).map(|place| {
+        let decoded = row.shard.decode(row.record, frame, scratch);
+        data.push(match decoded.map_err(|error| error.in_record(number as u64))? {
+            Decoded::InPlace(bytes) => bytes,
+            Decoded::InScratch(place) => {
                 made.push((number, place));
-                &[][..]
-            }),
-        };
-        data.push(checked.map_err(|error| error.in_record(number as u64))?);
-    }
-    for (number, place) in unpacked {
-        data[number] = chunks.get(place);
+                &[]
+            }
+        });
     }
     for (number, place) in made {
-        data[number] = chunks.made.get(place);
+        data[number] = scratch.get(place);
     }
     Ok(data)
 }
 
-/// Some records of many shards in the order they are asked for, checked; neighbours are read together.
-pub fn read_many(shards: &ShardSet, numbers: &[u64], pulse: Progress<'_>) -> Result<Frames> {
-    let mut rows = locate(shards, numbers, pulse)?;
-    let mut made = Frames::default();
-    let (mut buffer, mut chunks) = (Vec::new(), RecordScratch::default());
+/// Read the records of rows in their order, checked; neighbours are read together. `place` adds to an error of a row where it
+/// is.
+pub fn read_rows(
+    rows: &mut [Row<'_>],
+    progress: Progress<'_>,
+    place: impl Fn(usize, Error) -> Error,
+) -> Result<Frames> {
+    let mut records = Frames::default();
+    let (mut buffer, mut scratch) = (Vec::new(), RecordScratch::default());
     let mut done = 0;
     while done < rows.len() {
-        pulse(done as u64)?;
+        progress(done as u64)?;
         let end = done + fitting(&rows[done..], READ_BYTES);
-        let place = |error: Error, row: u64| shards.place(numbers[done + row as usize], error);
         let frames = frames(&mut rows[done..end], &mut buffer, MAX_HELD)?;
-        if rows[done..end].iter().all(|row| matches!(row.shard, Shard::Tar(_))) {
-            for (number, (row, frame)) in rows[done..end].iter().zip(frames).enumerate() {
-                if let Shard::Tar(shard) = row.shard {
-                    let written = made.push_with(|out| shard.write(row.record, frame, out));
-                    written.map_err(|error| place(error, number as u64))?;
-                }
-            }
-        } else {
-            let data = open(&rows[done..end], &frames, &mut chunks)
-                .map_err(|error| error.record().map_or_else(|| error.clone(), |row| place(error.clone(), row)))?;
-            data.into_iter().for_each(|record| made.push(record));
+        for (number, frame) in (done..end).zip(frames) {
+            let row = &rows[number];
+            row.shard
+                .append(row.record, frame, &mut scratch, &mut records)
+                .map_err(|error| place(number, error.in_record(number as u64)))?;
         }
         done = end;
     }
-    Ok(made)
+    Ok(records)
+}
+
+/// Read records of one file in the order of `records`, checked; neighbours are read together.
+pub fn read_many(shard: &dyn Container, records: &[usize]) -> Result<Frames> {
+    let row = |&record: &usize| shard.check(record).map(|()| Row::new(shard, 0, record));
+    let mut rows = records.iter().map(row).collect::<Result<Vec<_>>>()?;
+    let place = |row: usize, error: Error| shard.place(error.renumbered(|_| records[row] as u64));
+    read_rows(&mut rows, &mut |_| interrupt::check(), place)
 }
 
 /// How many of the first rows have `bytes` bytes or less together; at least one, if there is one. A chunk's rows stay

@@ -12,6 +12,7 @@ use crate::crc32c;
 use crate::error::{Error, Kind, Result};
 use crate::format::frame::OVERHEAD;
 use crate::interrupt::{self, BLOCK};
+use crate::io::file::RandomAccessFile;
 
 const MAGIC: &[u8; 8] = b"PENSTIDX";
 const VERSION: u32 = 1;
@@ -203,6 +204,43 @@ impl Index {
         }
         Ok(self.offsets.windows(2).map(|pair| format!("{} {}\n", pair[0], pair[1] - pair[0])).collect())
     }
+}
+
+/// The index that a shard is opened with.
+#[derive(Clone, Debug)]
+pub enum Sidecar {
+    /// A scan of the file.
+    Ignore,
+    /// This one, or an error.
+    Use(Index),
+    /// This one if it fits, otherwise a scan.
+    Try(Index),
+}
+
+/// The error for an index that belongs to another file.
+pub(crate) fn unfit(file: &RandomAccessFile, message: String) -> Error {
+    let advice = "The shard was changed after its index was made; make the index again with `penstock index`.";
+    Error::new(Kind::Sidecar, message).advise(advice).in_file(file.path())
+}
+
+/// Whether a file has the size and the wrapping that an index names.
+pub(crate) fn same_file(file: &RandomAccessFile, compression: Compression, index: &Index) -> Result<()> {
+    let refuse = |message: String| Err(unfit(file, message));
+    if index.shard_size != file.size() {
+        return refuse(format!(
+            "expected a shard of {} bytes, as its index says, got {}",
+            index.shard_size,
+            file.size()
+        ));
+    }
+    if index.compression != compression {
+        return refuse(format!(
+            "expected a {} shard, as its index says, got {}",
+            index.compression.name(),
+            compression.name()
+        ));
+    }
+    Ok(())
 }
 
 /// Reads DALI's text: the offsets of frames that follow each other from the start of the shard.

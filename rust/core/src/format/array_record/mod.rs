@@ -11,13 +11,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
-use crate::format::frame::Frames;
-use crate::format::opened_shard::Extent;
+use crate::format::container::{Container, Decoded, Extent, RecordScratch, ScratchRecord};
+use crate::format::index::Index;
 use crate::format::riegeli::records::{transposed, Unpacker};
 use crate::format::riegeli::{ChunkType, Span, BLOCK, BLOCK_HEADER, CHUNK_HEADER, SIGNATURE};
-use crate::format::tar::SampleRecords;
 use crate::io::cached_file::CachedFile;
-use crate::io::file::{RandomAccessFile, WINDOW};
+use crate::io::file::{Progress, RandomAccessFile};
 use footer::{ChunkTable, Postscript};
 
 pub use crate::format::riegeli::records::ChunkCompression;
@@ -27,91 +26,16 @@ pub use writer::{ArrayRecordWriter, Summary, WriterOptions};
 /// What a chunk's header may take of a file: a block's header may stand in its midst.
 const HEADER_SPAN: u64 = (CHUNK_HEADER + BLOCK_HEADER) as u64;
 
-/// Memory that records are unpacked into, or made in, which is used again. The last chunk stays: whoever reads in order comes back to it.
-#[derive(Debug, Default)]
-pub struct RecordScratch {
-    joined: Vec<u8>,
-    unpacker: Unpacker,
-    last: Option<LastChunk>,
-    /// The records of tar archives.
-    pub(crate) made: SampleRecords,
-}
-
-/// The chunk that was unpacked last.
-#[derive(Clone, Copy, Debug)]
-struct LastChunk {
-    /// Of which shard.
-    identity: u64,
-    chunk: usize,
-    /// Where its first record is among those that are unpacked.
-    place: usize,
-}
-
-impl RecordScratch {
-    /// Where a record is, if it is in the chunk that was unpacked last.
-    fn find(&self, shard: &ArrayRecordShard, record: usize) -> Option<usize> {
-        let chunk = record / shard.table.group;
-        let last = self.last.filter(|last| (last.identity, last.chunk) == (shard.identity, chunk))?;
-        Some(last.place + record % shard.table.group)
-    }
-
-    /// Forgets all but the chunk of a record, if that was unpacked last.
-    pub fn forget_but(&mut self, shard: &ArrayRecordShard, record: usize) {
-        match (self.find(shard, record), &mut self.last) {
-            (Some(_), Some(last)) => self.unpacker.forget(std::mem::take(&mut last.place)),
-            _ => {
-                self.unpacker.clear();
-                self.last = None;
-            }
-        }
-    }
-
-    /// Unpacks the chunk of a record, whose bytes are in `bytes`, unless it was the last one; returns where the record is.
-    pub fn unpack(&mut self, shard: &ArrayRecordShard, record: usize, bytes: &[u8]) -> Result<usize> {
-        if let Some(place) = self.find(shard, record) {
-            return Ok(place);
-        }
-        let (chunk, place) = (record / shard.table.group, self.unpacker.len());
-        self.last = None;
-        let begin = shard.table.offsets[chunk];
-        let read = Span { begin, bytes }.chunk(begin, &mut self.joined)?;
-        let expected = shard.of_chunk(chunk).len() as u64;
-        if read.header.records != expected {
-            let message = format!("expected a chunk of {expected} records, got {}", read.header.records);
-            return Err(Error::corrupt(message));
-        }
-        self.unpacker.unpack(&read)?;
-        self.last = Some(LastChunk { identity: shard.identity, chunk, place });
-        Ok(place + record % shard.table.group)
-    }
-
-    /// The record at a place that [`RecordScratch::unpack`] told.
-    pub fn get(&self, place: usize) -> &[u8] {
-        self.unpacker.get(place).unwrap_or_default()
-    }
-}
-
-/// Memory that reading uses again: it grows to the largest frame or chunk, and no further.
-#[derive(Debug, Default)]
-pub struct ReadBuffer {
-    pub(crate) raw: Vec<u8>,
-    pub(crate) chunks: RecordScratch,
-}
-
-impl ReadBuffer {
-    /// Reads the chunk at `begin`, which ends at `limit` or before, and returns its records.
-    fn unpack(&mut self, file: &RandomAccessFile, begin: u64, limit: u64) -> Result<&Unpacker> {
-        let place = |error: Error| error.at_offset(begin).in_file(file.path());
-        let bytes = file.read_into(&mut self.raw, begin, HEADER_SPAN.min(limit - begin))?;
-        let (header, _) = Span { begin, bytes }.header(begin).map_err(place)?;
-        let length = header.end(begin).unwrap_or(u64::MAX).min(limit) - begin;
-        let bytes = file.read_into(&mut self.raw, begin, length)?;
-        let RecordScratch { joined, unpacker, last, .. } = &mut self.chunks;
-        *last = None;
-        unpacker.clear();
-        unpacker.unpack(&Span { begin, bytes }.chunk(begin, joined).map_err(place)?).map_err(place)?;
-        Ok(unpacker)
-    }
+/// Read the chunk at `begin`, which ends at `limit` or before, and unpack its records.
+fn read_chunk(file: &RandomAccessFile, begin: u64, limit: u64) -> Result<Unpacker> {
+    let place = |error: Error| error.at_offset(begin).in_file(file.path());
+    let (mut raw, mut joined, mut unpacker) = (Vec::new(), Vec::new(), Unpacker::default());
+    let bytes = file.read_into(&mut raw, begin, HEADER_SPAN.min(limit - begin))?;
+    let (header, _) = Span { begin, bytes }.header(begin).map_err(place)?;
+    let length = header.end(begin).unwrap_or(u64::MAX).min(limit) - begin;
+    let bytes = file.read_into(&mut raw, begin, length)?;
+    unpacker.unpack(&Span { begin, bytes }.chunk(begin, &mut joined).map_err(place)?).map_err(place)?;
+    Ok(unpacker)
 }
 
 /// A file with its table of chunks.
@@ -150,48 +74,51 @@ impl ArrayRecordShard {
         Ok(shard)
     }
 
-    /// How many records.
-    pub fn len(&self) -> usize {
-        self.table.records
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Records to a chunk; the last one may have fewer.
-    pub fn group_size(&self) -> usize {
-        self.table.group
-    }
-
     /// What the writer left about its options.
     pub fn writer_options(&self) -> &str {
         &self.table.options
     }
 
-    /// Where each chunk begins, and where the table does.
-    pub fn offsets(&self) -> &[u64] {
-        &self.table.offsets
+    /// The records of a chunk.
+    fn of_chunk(&self, chunk: usize) -> Range<usize> {
+        chunk * self.table.group..((chunk + 1) * self.table.group).min(self.len())
+    }
+}
+
+impl Container for ArrayRecordShard {
+    fn len(&self) -> usize {
+        self.table.records
     }
 
-    /// The file.
-    pub fn file(&self) -> &RandomAccessFile {
+    fn file(&self) -> &RandomAccessFile {
         self.file.file()
     }
 
-    /// Whether reading needs no system call.
-    pub fn is_in_memory(&self) -> bool {
+    /// Where each chunk begins, and where the table does.
+    fn offsets(&self) -> &[u64] {
+        &self.table.offsets
+    }
+
+    fn format(&self) -> (&'static str, &str) {
+        ("array_record", self.writer_options())
+    }
+
+    /// The last chunk may have fewer records.
+    fn group_size(&self) -> Option<usize> {
+        Some(self.table.group)
+    }
+
+    fn index(&self, _progress: Progress<'_>) -> Result<Index> {
+        let error = Error::usage("expected a TFRecord file, got an ArrayRecord file, which needs no index");
+        Err(error.in_file(self.file().path()))
+    }
+
+    fn is_in_memory(&self) -> bool {
         self.file.is_in_memory()
     }
 
-    /// Checks that a record exists.
-    pub fn check(&self, record: usize) -> Result<()> {
-        self.file().check(record, self.len())
-    }
-
-    /// Adds the file, and the chunk of the record that the error names.
-    pub fn place(&self, error: Error) -> Error {
+    /// Add the file, and the chunk of the record that the error names.
+    fn place(&self, error: Error) -> Error {
         let error = match error.record().and_then(|record| usize::try_from(record).ok()) {
             Some(record) if record < self.len() => {
                 let chunk = record / self.table.group;
@@ -202,63 +129,39 @@ impl ArrayRecordShard {
         advise(error.in_file(self.file().path()))
     }
 
-    /// Where a record is that exists.
-    pub fn extent(&self, record: usize) -> Extent {
+    fn extent(&self, record: usize) -> Extent {
         let ChunkTable { offsets, decoded, group, .. } = &self.table;
         let chunk = record / group;
         let bytes = (decoded[chunk + 1] - decoded[chunk]).max(offsets[chunk + 1] - offsets[chunk]);
         Extent { range: offsets[chunk]..offsets[chunk + 1], bytes: bytes / self.of_chunk(chunk).len() as u64 }
     }
 
-    /// The whole file, if it is held: see [`CachedFile::content`].
-    pub(crate) fn held(&self, length: u64, most: u64) -> Option<&[u8]> {
+    fn backed(&self, range: Range<u64>) -> Result<usize> {
+        self.file().backed(range)
+    }
+
+    fn fill(&self, out: &mut [u8], offset: u64) -> Result<()> {
+        self.file().read_at(out, offset)
+    }
+
+    fn held(&self, length: u64, most: u64) -> Option<&[u8]> {
         self.file.content(length, most)
     }
 
-    /// The records of a chunk.
-    fn of_chunk(&self, chunk: usize) -> Range<usize> {
-        chunk * self.table.group..((chunk + 1) * self.table.group).min(self.len())
-    }
-
-    /// One record, all hashes of its chunk checked.
-    pub fn read<'b>(&self, record: usize, buffer: &'b mut ReadBuffer) -> Result<&'b [u8]> {
-        self.check(record)?;
-        let ReadBuffer { raw, chunks } = buffer;
-        let place = match chunks.find(self, record) {
-            Some(place) => place,
-            None => {
-                chunks.forget_but(self, record);
-                let Range { start, end } = self.extent(record).range;
-                let bytes = self.file.read(start, end - start, raw)?;
-                chunks.unpack(self, record, bytes).map_err(|error| self.place(error.in_record(record as u64)))?
-            }
-        };
-        Ok(chunks.get(place))
-    }
-
-    /// Some records in the order they are asked for, checked; neighbours are read together.
-    pub fn read_many(&self, records: &[usize]) -> Result<Frames> {
-        records.iter().try_for_each(|&record| self.check(record))?;
-        let (mut frames, mut raw, mut chunks) = (Frames::default(), Vec::new(), RecordScratch::default());
-        let mut rest = records;
-        while let Some(&first) = rest.first() {
-            let start = self.extent(first).range.start;
-            let run = rest.iter().zip(first..).take_while(|(&record, expected)| {
-                record == *expected && (record == first || self.extent(record).range.end - start <= WINDOW as u64)
-            });
-            let run = run.count();
-            let end = self.extent(first + run - 1).range.end;
-            let bytes = self.file.read(start, end - start, &mut raw)?;
-            for record in first..first + run {
-                chunks.forget_but(self, record);
-                let within = self.extent(record).range;
-                let bytes = &bytes[(within.start - start) as usize..(within.end - start) as usize];
-                let place = chunks.unpack(self, record, bytes);
-                frames.push(chunks.get(place.map_err(|error| self.place(error.in_record(record as u64)))?));
-            }
-            rest = &rest[run..];
+    fn decode<'b>(&self, record: usize, bytes: &'b [u8], scratch: &mut RecordScratch) -> Result<Decoded<'b>> {
+        let (chunk, within) = (record / self.table.group, record % self.table.group);
+        let id = (self.identity, chunk);
+        if std::mem::take(&mut scratch.is_free) {
+            scratch.chunks.retain(id);
         }
-        Ok(frames)
+        let span = Span { begin: self.table.offsets[chunk], bytes };
+        let first = scratch.chunks.unpack(id, span, self.of_chunk(chunk).len() as u64)?;
+        Ok(Decoded::InScratch(ScratchRecord::Chunk(first + within)))
+    }
+
+    fn decoded(&self, record: usize, scratch: &RecordScratch) -> Option<ScratchRecord> {
+        let first = scratch.chunks.find((self.identity, record / self.table.group))?;
+        Some(ScratchRecord::Chunk(first + record % self.table.group))
     }
 }
 
@@ -290,15 +193,14 @@ fn read_table(file: &RandomAccessFile) -> Result<ChunkTable> {
         let message = format!("expected a file of whole blocks of {BLOCK} bytes, got {size} bytes: it is truncated");
         return Err(Error::corrupt(message));
     }
-    let mut buffer = ReadBuffer::default();
     let last = size - BLOCK;
     let here = |error: Error| error.at_offset(last);
-    let first = |records: &Unpacker| Postscript::from_bytes(records.get(0).unwrap_or_default());
-    let Postscript { footer } = buffer.unpack(file, last, size).and_then(first).map_err(here)?;
+    let first = |records: Unpacker| Postscript::from_bytes(records.get(0).unwrap_or_default());
+    let Postscript { footer } = read_chunk(file, last, size).and_then(first).map_err(here)?;
     if footer < SIGNATURE.len() as u64 || footer >= last {
         let message = format!("expected the table of chunks between offset 64 and {last}, got {footer}");
         return Err(here(Error::corrupt(message)));
     }
-    let records = buffer.unpack(file, footer, last)?;
+    let records = read_chunk(file, footer, last)?;
     ChunkTable::from_records(records.iter(), footer).map_err(|error| error.at_offset(footer))
 }

@@ -5,7 +5,7 @@ use super::{read_table, HEADER_SPAN};
 use crate::error::{Error, Kind, Result};
 use crate::format::riegeli::records::Unpacker;
 use crate::format::riegeli::{ChunkHeader, ChunkType, Span, BLOCK, BLOCK_HEADER};
-use crate::format::tfrecord::salvage::{Gap, Report};
+use crate::format::salvage_report::{Gap, Report};
 use crate::io::file::{Progress, RandomAccessFile, WINDOW};
 use crate::io::window_reader::WindowReader;
 
@@ -39,8 +39,7 @@ pub fn salvage(
                     chunk += 1;
                     for record in walk.unpacker.iter() {
                         keep(at, record)?;
-                        report.records += 1;
-                        report.record_bytes += record.len() as u64;
+                        report.count(record);
                     }
                 }
                 at = end;
@@ -163,6 +162,7 @@ impl Walk<'_> {
 mod tests {
     use super::super::{ArrayRecordShard, ArrayRecordWriter, ChunkCompression, WriterOptions};
     use super::*;
+    use crate::format::container::Container;
     use crate::format::riegeli::SIGNATURE;
 
     struct Written {

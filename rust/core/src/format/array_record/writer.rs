@@ -234,8 +234,10 @@ impl ArrayRecordWriter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ArrayRecordShard, ReadBuffer};
+    use super::super::ArrayRecordShard;
     use super::*;
+    use crate::format::container::{Container, ReadBuffer};
+    use crate::format::gather::read_many;
 
     fn records(count: usize) -> Vec<Vec<u8>> {
         (0..count).map(|i| format!("{i} ").repeat(i * 7919 % 400).into_bytes()).collect()
@@ -271,14 +273,14 @@ mod tests {
                 let shard = ArrayRecordShard::open(&path).unwrap();
                 assert_eq!(
                     (shard.len(), shard.group_size()),
-                    (count, if count == 0 { 1 } else { group_size.min(count) })
+                    (count, Some(if count == 0 { 1 } else { group_size.min(count) }))
                 );
                 let mut buffer = ReadBuffer::default();
                 for record in (0..count).rev().step_by(13) {
                     assert_eq!(shard.read(record, &mut buffer).unwrap(), records[record]);
                 }
                 let all: Vec<usize> = (0..count).collect();
-                assert!(shard.read_many(&all).unwrap().iter().eq(&records));
+                assert!(read_many(&shard, &all).unwrap().iter().eq(&records));
                 assert!(shard.read(count, &mut buffer).is_err());
             }
         }
@@ -296,7 +298,7 @@ mod tests {
             let shard = ArrayRecordShard::open(&path).unwrap();
             assert_eq!(shard.offsets().len(), 40usize.div_ceil(group_size) + 1);
             let all: Vec<usize> = (5..40).chain([2, 39, 38]).collect();
-            assert!(shard.read_many(&all).unwrap().iter().eq(all.iter().map(|&record| &records[record])));
+            assert!(read_many(&shard, &all).unwrap().iter().eq(all.iter().map(|&record| &records[record])));
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! FORMAT.md has the layout. What a chunk of records holds is in [`records`].
 
+pub(crate) mod chunk_cache;
 pub mod records;
 
 use std::ops::Range;

@@ -16,16 +16,17 @@ use std::sync::Arc;
 
 use crate::codec::stream::{read_error, truncated, Compression};
 use crate::error::{Error, Kind, Result};
+use crate::format::container::{Container, Decoded, Extent, RecordScratch, ScratchRecord};
 use crate::format::frame::Frames;
-use crate::format::index::Index;
-use crate::format::opened_shard::Extent;
-use crate::format::tfrecord::salvage::{Gap, Report};
-use crate::format::tfrecord::shard::{self, Sidecar};
+use crate::format::gather::read_many;
+use crate::format::index::{same_file, unfit, Index, Sidecar};
+use crate::format::indexed_file::IndexedFile;
+use crate::format::salvage_report::{Gap, Report};
 use crate::io::file::{Progress, RandomAccessFile};
 use crate::limits::max_inflated_bytes;
 
 pub use member::{next, ByteSource, Member, Slice, BLOCK};
-pub use sample::{write, FileContent, SampleRecords, TarRules, KEY};
+pub use sample::{write, FileContent, TarRules, KEY};
 pub use scan::{scan, Listing};
 use segments::Segments;
 
@@ -56,7 +57,7 @@ pub fn compression(file: &RandomAccessFile) -> Result<Compression> {
 /// An archive with the offsets of its samples.
 #[derive(Debug)]
 pub struct TarShard {
-    extents: shard::TfRecordShard,
+    archive: IndexedFile,
     /// Where the bytes are, if the files of samples are scattered: offsets are in the row of these segments then.
     segments: Option<Segments>,
     rules: Option<Arc<TarRules>>,
@@ -97,74 +98,12 @@ impl TarShard {
         rules: Option<Arc<TarRules>>,
     ) -> TarShard {
         let segments = (!segments.is_empty()).then(|| Segments::new(segments));
-        TarShard { extents: shard::TfRecordShard::with_offsets(file, compression, offsets), segments, rules }
+        TarShard { archive: IndexedFile::new(file, compression, offsets), segments, rules }
     }
 
-    /// The file.
-    pub fn file(&self) -> &RandomAccessFile {
-        self.extents.file()
-    }
-
-    /// Where each sample begins, and where the last one ends: in the archive, or in the row of its segments.
-    pub fn offsets(&self) -> &[u64] {
-        self.extents.offsets()
-    }
-
-    /// Whether the files of some sample are not next to each other.
+    /// Return true if the files of some sample are not next to each other.
     pub fn is_scattered(&self) -> bool {
         self.segments.is_some()
-    }
-
-    /// How many bytes of the archive, once it is inflated, have samples and what is between them.
-    pub fn content_bytes(&self) -> u64 {
-        self.segments.as_ref().map_or_else(|| self.offsets().last().copied().unwrap_or(0), Segments::reach)
-    }
-
-    /// Whether reading needs no system call.
-    pub(crate) fn is_in_memory(&self) -> bool {
-        self.segments.is_none() && self.extents.is_in_memory()
-    }
-
-    /// How many bytes a range has, if memory may be taken for that many: the file can back them.
-    pub(crate) fn backed(&self, range: Range<u64>) -> Result<usize> {
-        // Segments lie within the file and apart from each other: a row of them is no larger.
-        self.extents.backed(range)
-    }
-
-    /// Reads bytes from `offset` on.
-    pub(crate) fn fill(&self, out: &mut [u8], offset: u64) -> Result<()> {
-        match &self.segments {
-            None => self.extents.fill(out, offset),
-            Some(segments) => segments.parts(offset..offset.saturating_add(out.len() as u64)).try_for_each(|part| {
-                let place = (part.range.end - part.range.start) as usize;
-                let out = out.get_mut(part.at as usize..part.at as usize + place).unwrap_or_default();
-                self.extents.fill_scattered(out, part.range.start, segments.reach())
-            }),
-        }
-    }
-
-    /// The whole shard, if it is held and its samples are contiguous.
-    pub(crate) fn held(&self, length: u64, most: u64) -> Option<&[u8]> {
-        match self.segments {
-            None => self.extents.held(length, most),
-            Some(_) => None,
-        }
-    }
-
-    /// The bytes of a sample, in `buffer` or in the held shard.
-    fn bytes<'b>(&'b self, record: usize, buffer: &'b mut Vec<u8>) -> Result<&'b [u8]> {
-        if self.segments.is_none() {
-            return self.extents.frames(record..record.saturating_add(1), buffer);
-        }
-        self.extents.check(record)?;
-        let Range { start, end } = self.extent(record).range;
-        let length = self.backed(start..end)?;
-        if buffer.len() < length {
-            buffer.resize(length, 0);
-        }
-        let place = |error: Error| error.in_record(record as u64).in_file(self.file().path());
-        self.fill(&mut buffer[..length], start).map_err(place)?;
-        Ok(&buffer[..length])
     }
 
     /// The same out of the beginning of the archive, if the sample is there: it may be all that could be inflated.
@@ -190,73 +129,88 @@ impl TarShard {
         self.segments.as_ref().map_or(offset, |segments| segments.real(offset))
     }
 
-    /// How many samples.
-    pub fn len(&self) -> usize {
-        self.extents.len()
+    /// Append the record of a sample whose bytes were read.
+    fn write(&self, record: usize, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let begin = self.archive.offsets()[record];
+        write(Slice { begin, bytes }, self.rules.as_deref(), out)
+            .map_err(|error| error.moved(|offset| self.real(offset)))
+    }
+}
+
+impl Container for TarShard {
+    fn len(&self) -> usize {
+        self.archive.len()
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    fn file(&self) -> &RandomAccessFile {
+        self.archive.file()
     }
 
-    /// How the file is wrapped.
-    pub fn compression(&self) -> Compression {
-        self.extents.compression()
+    /// Where each sample begins, and where the last one ends: in the archive, or in the row of its segments.
+    fn offsets(&self) -> &[u64] {
+        self.archive.offsets()
     }
 
-    /// Where a sample is that exists.
-    pub(crate) fn extent(&self, record: usize) -> Extent {
-        let range = self.extents.offsets()[record]..self.extents.offsets()[record + 1];
-        Extent { bytes: range.end - range.start, range }
+    fn format(&self) -> (&'static str, &str) {
+        ("tar", self.archive.compression().name())
     }
 
-    /// Adds the file. The offset is that of the member that is wrong, or that of the sample.
-    pub fn place(&self, error: Error) -> Error {
+    fn inflated_bytes(&self) -> u64 {
+        match self.archive.compression() {
+            Compression::None => 0,
+            _ => self.segments.as_ref().map_or_else(|| self.offsets().last().copied().unwrap_or(0), Segments::reach),
+        }
+    }
+
+    fn index(&self, progress: Progress<'_>) -> Result<Index> {
+        let index = self.archive.index(progress)?;
+        Ok(Index { segments: self.segments.as_ref().map_or_else(Vec::new, Segments::to_vec), ..index })
+    }
+
+    fn is_in_memory(&self) -> bool {
+        self.segments.is_none() && self.archive.is_in_memory()
+    }
+
+    /// Add the file. The offset is that of the damaged member, or that of the sample.
+    fn place(&self, error: Error) -> Error {
         let offset = error.record().and_then(|record| self.offsets().get(record as usize).copied());
         offset.map(|offset| self.real(offset)).into_iter().fold(error, Error::at_offset).in_file(self.file().path())
     }
 
-    /// Makes the record of a sample whose bytes were read, and returns its number in `made`.
-    pub(crate) fn make(&self, record: usize, bytes: &[u8], made: &mut SampleRecords) -> Result<usize> {
-        let begin = self.extents.offsets()[record];
-        made.push(Slice { begin, bytes }, self.rules.as_deref())
-            .map_err(|error| error.moved(|offset| self.real(offset)))
+    fn extent(&self, record: usize) -> Extent {
+        self.archive.extent(record)
     }
 
-    /// Appends the record of a sample whose bytes were read.
-    pub(crate) fn write(&self, record: usize, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        let begin = self.extents.offsets()[record];
-        write(Slice { begin, bytes }, self.rules.as_deref(), out)
-            .map_err(|error| error.moved(|offset| self.real(offset)))
+    fn backed(&self, range: Range<u64>) -> Result<usize> {
+        // Segments lie within the file and apart from each other: a row of them is no larger.
+        self.archive.backed(range)
     }
 
-    /// One record.
-    pub fn read<'b>(&self, record: usize, raw: &mut Vec<u8>, made: &'b mut SampleRecords) -> Result<&'b [u8]> {
-        let bytes = self.bytes(record, raw)?;
-        made.clear();
-        let number = self.make(record, bytes, made).map_err(|error| self.place(error.in_record(record as u64)))?;
-        Ok(made.get(number))
-    }
-
-    /// Some records in the order they are asked for.
-    pub fn read_many(&self, records: &[usize]) -> Result<Frames> {
-        records.iter().try_for_each(|&record| self.extents.check(record))?;
-        let mut frames = Frames::default();
-        let mut raw = Vec::new();
-        for &record in records {
-            let bytes = self.bytes(record, &mut raw)?;
-            frames
-                .push_with(|out| self.write(record, bytes, out))
-                .map_err(|error| self.place(error.in_record(record as u64)))?;
+    fn fill(&self, out: &mut [u8], offset: u64) -> Result<()> {
+        match &self.segments {
+            None => self.archive.fill(out, offset),
+            Some(segments) => segments.parts(offset..offset.saturating_add(out.len() as u64)).try_for_each(|part| {
+                let place = (part.range.end - part.range.start) as usize;
+                let out = out.get_mut(part.at as usize..part.at as usize + place).unwrap_or_default();
+                self.archive.fill_scattered(out, part.range.start, segments.reach())
+            }),
         }
-        Ok(frames)
     }
 
-    /// An index of this archive: the whole file is read once for its checksum.
-    pub fn index(&self, pulse: Progress<'_>) -> Result<Index> {
-        let index = self.extents.index(pulse)?;
-        Ok(Index { segments: self.segments.as_ref().map_or_else(Vec::new, Segments::to_vec), ..index })
+    fn held(&self, length: u64, most: u64) -> Option<&[u8]> {
+        match self.segments {
+            None => self.archive.held(length, most),
+            Some(_) => None,
+        }
+    }
+
+    fn decode<'b>(&self, record: usize, bytes: &'b [u8], scratch: &mut RecordScratch) -> Result<Decoded<'b>> {
+        let number = scratch.arena.push_with(|out| self.write(record, bytes, out))?;
+        Ok(Decoded::InScratch(ScratchRecord::Arena(number)))
+    }
+
+    fn append(&self, record: usize, bytes: &[u8], _scratch: &mut RecordScratch, out: &mut Frames) -> Result<()> {
+        out.push_with(|out| self.write(record, bytes, out))
     }
 }
 
@@ -267,9 +221,9 @@ fn fit(file: &RandomAccessFile, compression: Compression, index: &Index) -> Resu
     let (last, end) = match (index.segments.iter().max_by_key(|segment| segment.start), &index.offsets[..]) {
         (Some(segment), _) => (segment.start, Some(segment.end)),
         (None, [.., start, _]) => (*start, None),
-        _ => return Err(shard::unfit(file, "expected an index of samples, got an empty one".into())),
+        _ => return Err(unfit(file, "expected an index of samples, got an empty one".into())),
     };
-    shard::same_file(file, compression, index)?;
+    same_file(file, compression, index)?;
     if compression != Compression::None {
         return Ok(());
     }
@@ -279,13 +233,13 @@ fn fit(file: &RandomAccessFile, compression: Compression, index: &Index) -> Resu
         if !(file.read_at(&mut block, begin).is_ok() && member::is_header(&block)) {
             let message =
                 format!("expected a member's header at offset {begin}, as the index says, got something else");
-            return Err(shard::unfit(file, message));
+            return Err(unfit(file, message));
         }
     }
     // A file that grew within its padding has the size that it had.
     if file.is_whole() && !scan::is_last(file, last, end) {
         let message = format!("expected one sample from offset {last} on, as the index says, got others");
-        return Err(shard::unfit(file, message));
+        return Err(unfit(file, message));
     }
     Ok(())
 }
@@ -311,7 +265,7 @@ pub fn first_records(file: &RandomAccessFile, count: usize, max_bytes: u64, puls
     let fits = offsets[1..].iter().take(count).take_while(|&&end| end <= max_bytes).count().max(1);
     if !segments.is_empty() {
         let shard = TarShard::listed(RandomAccessFile::open(file.path())?, compression, offsets, segments, None);
-        return shard.read_many(&(0..fits).collect::<Vec<_>>());
+        return read_many(&shard, &(0..fits).collect::<Vec<_>>());
     }
     let bytes = beginning(file, compression, offsets[fits])?;
     for (record, Range { start, end }) in offsets.windows(2).take(fits).map(|pair| pair[0]..pair[1]).enumerate() {
@@ -383,7 +337,7 @@ pub fn salvage(
     }
     let shard =
         TarShard::listed(RandomAccessFile::open(file.path())?, compression, listing.offsets, listing.segments, None);
-    let (mut raw, mut made) = (Vec::new(), SampleRecords::default());
+    let (mut raw, mut sample) = (Vec::new(), Vec::new());
     for record in 0..shard.len() {
         let begin = shard.real(shard.offsets()[record]);
         pulse(begin)?;
@@ -394,7 +348,6 @@ pub fn salvage(
             report.gaps.push(gap(&report, range.end - range.start, reason.clone()));
             continue;
         }
-        made.clear();
         let bytes = match shard.bytes_of(record, &left, &mut raw) {
             Ok(bytes) => bytes,
             // The last file that was listed may be the one that is cut off.
@@ -409,11 +362,11 @@ pub fn salvage(
             }
             Err(error) => return Err(error),
         };
-        match shard.make(record, bytes, &mut made) {
-            Ok(number) => {
-                keep(begin, made.get(number))?;
-                report.records += 1;
-                report.record_bytes += made.get(number).len() as u64;
+        sample.clear();
+        match shard.write(record, bytes, &mut sample) {
+            Ok(()) => {
+                keep(begin, &sample)?;
+                report.count(&sample);
             }
             Err(error) => report.gaps.push(gap(&report, bytes.len() as u64, error.message().to_owned())),
         }

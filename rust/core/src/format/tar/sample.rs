@@ -99,34 +99,6 @@ impl FeatureValue<'_> {
     }
 }
 
-/// Examples that were made of samples, in memory that is used again.
-#[derive(Debug, Default)]
-pub struct SampleRecords {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl SampleRecords {
-    /// Forgets all.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
-    }
-
-    /// The example of a number.
-    pub fn get(&self, number: usize) -> &[u8] {
-        let begin = if number == 0 { 0 } else { self.ends[number - 1] };
-        &self.bytes[begin..self.ends[number]]
-    }
-
-    /// Makes the example of a sample, and returns its number.
-    pub fn push(&mut self, sample: Slice<'_>, rules: Option<&TarRules>) -> Result<usize> {
-        write(sample, rules, &mut self.bytes)?;
-        self.ends.push(self.bytes.len());
-        Ok(self.ends.len() - 1)
-    }
-}
-
 /// Appends the example of a sample, whose members are all there is in `sample`.
 pub fn write(sample: Slice<'_>, rules: Option<&TarRules>, out: &mut Vec<u8>) -> Result<()> {
     let mut sample = sample;

@@ -2,8 +2,9 @@ use super::*;
 use std::collections::BTreeMap;
 
 use crate::example::walk::{parse, Feature};
-use crate::format::array_record::ReadBuffer;
-use crate::format::opened_shard::Shard;
+use crate::format::container::{Container, ReadBuffer};
+use crate::format::gather::read_many;
+use crate::format::shard::Shard;
 
 /// A member as an old, plain header has it.
 fn member(name: &[u8], kind: u8, data: &[u8]) -> Vec<u8> {
@@ -45,7 +46,7 @@ fn read(name: &str, bytes: &[u8]) -> Result<Samples> {
     let path = folder.path().join(name);
     std::fs::write(&path, bytes).unwrap();
     let opened = Shard::open(&path, Sidecar::Ignore, None, &mut |_| Ok(()))?;
-    assert!(matches!(opened, Shard::Tar(_)));
+    assert_eq!(opened.format().0, "tar");
     let mut buffer = ReadBuffer::default();
     (0..opened.len()).map(|record| opened.read(record, &mut buffer).map(values)).collect()
 }
@@ -243,7 +244,7 @@ fn scattered_files_are_grouped_by_key() {
     assert_eq!(Index::from_bytes(&index.to_bytes()).unwrap(), index);
     assert!(shard.is_scattered() && !index.segments.is_empty());
     let again = open(Sidecar::Use(index.clone())).unwrap();
-    let many = again.read_many(&[1, 0, 1]).unwrap();
+    let many = read_many(&again, &[1, 0, 1]).unwrap();
     let found: Vec<_> = many.iter().map(values).collect();
     assert_eq!(found, [expected[1].clone(), expected[0].clone(), expected[1].clone()]);
     let first = first_records(&RandomAccessFile::open(&path).unwrap(), 1, 1 << 20, &mut |_| Ok(())).unwrap();
@@ -254,7 +255,7 @@ fn scattered_files_are_grouped_by_key() {
     let wrong = TarRules([("cls".to_owned(), FileContent::Float)].into());
     std::fs::write(&path, archive(&[&members[..5], &[file("d/b.cls", b"no")]].concat())).unwrap();
     let shard = TarShard::open(&path, Sidecar::Ignore, Some(Arc::new(wrong)), &mut |_| Ok(())).unwrap();
-    let error = shard.read(0, &mut Vec::new(), &mut SampleRecords::default()).unwrap_err();
+    let error = shard.read(0, &mut ReadBuffer::default()).unwrap_err();
     assert_eq!((error.offset(), error.record(), error.field()), (Some(4608), Some(0), Some("cls")), "{error}");
 }
 
@@ -290,8 +291,8 @@ fn rules_say_what_files_are() {
     let read = |rules: &[(&str, FileContent)]| {
         let rules = rules.iter().map(|(name, content)| ((*name).to_owned(), content.clone())).collect();
         let shard = TarShard::open(&path, Sidecar::Ignore, Some(Arc::new(TarRules(rules))), &mut |_| Ok(()))?;
-        let record = shard.read(0, &mut Vec::new(), &mut SampleRecords::default()).map(values);
-        assert_eq!(shard.read_many(&[0]).is_ok(), record.is_ok());
+        let record = shard.read(0, &mut ReadBuffer::default()).map(values);
+        assert_eq!(read_many(&shard, &[0]).is_ok(), record.is_ok());
         record
     };
     let shape = |sizes: &[Option<u64>]| FileContent::Array("<f4".into(), sizes.to_vec());

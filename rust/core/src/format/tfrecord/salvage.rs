@@ -6,42 +6,12 @@ use crate::codec::gzip_members::{Break, Members};
 use crate::codec::stream::{read_error, Compression};
 use crate::crc32c;
 use crate::error::{Error, Kind, Result};
-use crate::format::frame::{self, HEADER, OVERHEAD};
+use crate::format::frame::{self, FOOTER, HEADER, OVERHEAD};
+use crate::format::salvage_report::{Gap, Report};
 use crate::format::tfrecord::stream::FrameStream;
 use crate::io::file::{Progress, RandomAccessFile, WINDOW};
 use crate::io::window_reader::WindowReader;
 use crate::limits::{self, max_inflated_bytes};
-
-/// Bytes that hold no whole record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gap {
-    /// Where they begin; in the inflated stream, if the shard is compressed.
-    pub offset: u64,
-    /// How many.
-    pub bytes: u64,
-    /// How many records were whole before.
-    pub record: u64,
-    /// What is wrong there.
-    pub reason: String,
-}
-
-/// What a look at every byte found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Whole records.
-    pub records: u64,
-    /// Their bytes, without the frames.
-    pub record_bytes: u64,
-    /// What was skipped.
-    pub gaps: Vec<Gap>,
-}
-
-impl Report {
-    fn count(&mut self, frame: &[u8]) {
-        self.records += 1;
-        self.record_bytes += (frame.len() - OVERHEAD) as u64;
-    }
-}
 
 /// Looking for the next frame may check this many times the file's size in data CRCs; a file made to cost more is given up.
 const SEARCH_BUDGET: u64 = 16;
@@ -132,7 +102,7 @@ fn stream(
         match frames.next_frame() {
             Ok(Some(frame)) => {
                 keep(offset, frame)?;
-                report.count(frame);
+                report.count(&frame[HEADER..frame.len() - FOOTER]);
             }
             Ok(None) => return Ok(None),
             Err(error) if matches!(error.kind(), Kind::Io(_)) => return Err(error.in_file(file.path())),
@@ -217,7 +187,7 @@ fn look(
         match frame_at(bytes, offset)? {
             Ok(frame) => {
                 keep(offset, frame)?;
-                report.count(frame);
+                report.count(&frame[HEADER..frame.len() - FOOTER]);
                 offset += frame.len() as u64;
             }
             Err(InvalidFrame { reason, end }) => {

@@ -3,16 +3,15 @@
 use std::ops::Range;
 use std::path::Path;
 
-use crate::codec::inflate_cache::InflateCache;
 use crate::codec::stream::Compression;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
+use crate::format::container::{Container, Decoded, Extent, RecordScratch};
 use crate::format::frame::{self, Frames, HEADER, OVERHEAD};
-use crate::format::index::Index;
+use crate::format::index::{same_file, unfit, Index, Sidecar};
+use crate::format::indexed_file::{advise, IndexedFile};
 use crate::format::tfrecord::stream::FrameStream;
-use crate::io::cached_file::{CachedFile, MAX_HELD};
-use crate::io::file::{checksum, Progress, RandomAccessFile, WINDOW};
+use crate::io::file::{Progress, RandomAccessFile, WINDOW};
 use crate::io::window_reader::WindowReader;
-use crate::limits;
 
 /// Finds every frame by its header alone: both length and length CRC are checked, the data is not read.
 pub fn scan(file: &RandomAccessFile, compression: Compression, pulse: Progress<'_>) -> Result<Vec<u64>> {
@@ -59,235 +58,88 @@ pub fn scan(file: &RandomAccessFile, compression: Compression, pulse: Progress<'
     Ok(offsets)
 }
 
-fn advise(error: Error) -> Error {
-    match error.kind().is_corrupt() {
-        true => error.advise("`penstock salvage` copies the records that are whole."),
-        false => error,
-    }
-}
-
-/// Which index an open shard goes by.
-#[derive(Clone, Debug)]
-pub enum Sidecar {
-    /// A scan of the file.
-    Ignore,
-    /// This one, or an error.
-    Use(Index),
-    /// This one if it fits, otherwise a scan.
-    Try(Index),
-}
-
-/// A shard with the offsets of its records.
+/// A TFRecord file with the offsets of its records.
 #[derive(Debug)]
-pub struct TfRecordShard {
-    file: CachedFile,
-    compression: Compression,
-    offsets: Vec<u64>,
-    inflated: InflateCache,
-}
+pub struct TfRecordShard(IndexedFile);
 
 impl TfRecordShard {
-    /// Opens a shard, by an index or by a scan.
-    pub fn open(path: &Path, sidecar: Sidecar, pulse: Progress<'_>) -> Result<TfRecordShard> {
-        TfRecordShard::from_file(RandomAccessFile::open(path)?, sidecar, pulse)
+    /// Open a shard, by an index or by a scan.
+    pub fn open(path: &Path, sidecar: Sidecar, progress: Progress<'_>) -> Result<TfRecordShard> {
+        TfRecordShard::from_file(RandomAccessFile::open(path)?, sidecar, progress)
     }
 
-    /// The same with a file that is open.
-    pub(crate) fn from_file(file: RandomAccessFile, sidecar: Sidecar, pulse: Progress<'_>) -> Result<TfRecordShard> {
+    /// Open a shard whose file is open.
+    pub(crate) fn from_file(file: RandomAccessFile, sidecar: Sidecar, progress: Progress<'_>) -> Result<TfRecordShard> {
         let compression = file.compression()?;
         let offsets = match sidecar {
             Sidecar::Use(index) => fit(&file, compression, &index).map(|()| index.offsets)?,
             Sidecar::Try(index) if fit(&file, compression, &index).is_ok() => index.offsets,
-            Sidecar::Try(_) | Sidecar::Ignore => scan(&file, compression, pulse)?,
+            Sidecar::Try(_) | Sidecar::Ignore => scan(&file, compression, progress)?,
         };
-        Ok(TfRecordShard::with_offsets(file, compression, offsets))
+        Ok(TfRecordShard(IndexedFile::new(file, compression, offsets)))
     }
 
-    /// The same where the offsets are known: those of frames, or of whatever else stands there.
-    pub(crate) fn with_offsets(file: RandomAccessFile, compression: Compression, offsets: Vec<u64>) -> TfRecordShard {
-        TfRecordShard { file: CachedFile::new(file), compression, offsets, inflated: InflateCache::new() }
-    }
-
-    /// How many records.
-    pub fn len(&self) -> usize {
-        self.offsets.len() - 1
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// How the file is wrapped.
-    pub fn compression(&self) -> Compression {
-        self.compression
-    }
-
-    /// The file.
-    pub fn file(&self) -> &RandomAccessFile {
-        self.file.file()
-    }
-
-    /// Where each frame begins, and where the last one ends.
-    pub fn offsets(&self) -> &[u64] {
-        &self.offsets
-    }
-
-    /// Whether reading needs no system call.
-    pub fn is_in_memory(&self) -> bool {
-        self.file.is_in_memory()
-    }
-
-    /// Checks that a record exists.
-    pub fn check(&self, record: usize) -> Result<()> {
-        self.file().check(record, self.len())
-    }
-
-    /// Adds the file, and the offset of the record that the error names.
-    pub fn place(&self, error: Error) -> Error {
-        let offset = error.record().and_then(|record| self.offsets.get(record as usize).copied());
-        let error = offset.into_iter().fold(error, Error::at_offset);
-        advise(error.in_file(self.file().path()))
-    }
-
-    /// The frames of consecutive records, unchecked, in `buffer` or in the held shard.
-    pub fn frames<'b>(&'b self, records: Range<usize>, buffer: &'b mut Vec<u8>) -> Result<&'b [u8]> {
-        if records.is_empty() {
-            return Ok(&[]);
-        }
-        self.check(records.end - 1)?;
-        let (start, end) = (self.offsets[records.start], self.offsets[records.end]);
-        if let Some(content) = self.held(end - start, MAX_HELD) {
-            return Ok(content.get(start as usize..end as usize).unwrap_or(&[]));
-        }
-        let length = self.backed(start..end)?;
-        limits::grow_to(buffer, length, 0).map_err(|error| error.in_file(self.file().path()))?;
-        self.fill(&mut buffer[..length], start)?;
-        Ok(&buffer[..length])
-    }
-
-    /// How many bytes a range has, if memory may be taken for that many: the file can back them.
-    pub(crate) fn backed(&self, range: Range<u64>) -> Result<usize> {
-        let length = range.end - range.start;
-        let (reach, most) = match self.compression {
-            Compression::None => (range.end, self.file().size()),
-            _ => (length, limits::max_inflated_bytes().max(limits::max_row_bytes().saturating_add(OVERHEAD as u64))),
-        };
-        match usize::try_from(length) {
-            Ok(length) if reach <= most => Ok(length),
-            _ => {
-                let message = format!("expected {length} bytes here, got a shard of at most {most} bytes");
-                Err(Error::corrupt(message).at_offset(range.start).in_file(self.file().path()))
-            }
-        }
-    }
-
-    /// Reads bytes of the uncompressed shard from `offset` on.
-    pub(crate) fn fill(&self, out: &mut [u8], offset: u64) -> Result<()> {
-        let place = |error: Error| {
-            let record = self.offsets.partition_point(|&start| start <= offset).saturating_sub(1);
-            self.place(error.in_record(record as u64))
-        };
-        if self.compression == Compression::None {
-            return self.file().read_at(out, offset).map_err(place);
-        }
-        let length = self.offsets[self.len()];
-        match self.inflated.copy(self.file(), self.compression, length, out, offset)? {
-            true => Ok(()),
-            false => Err(place(fewer())),
-        }
-    }
-
-    /// Reads bytes from anywhere, in any order, of content that has `length` bytes once it is inflated.
-    pub(crate) fn fill_scattered(&self, out: &mut [u8], offset: u64, length: u64) -> Result<()> {
-        match self.compression {
-            Compression::None => self.file().read_at(out, offset),
-            compression => match self.inflated.copy_scattered(self.file(), compression, length, out, offset)? {
-                true => Ok(()),
-                false => Err(fewer().at_offset(offset).in_file(self.file().path())),
-            },
-        }
-    }
-
-    /// The whole shard, if it is held: see [`CachedFile::content`].
-    pub(crate) fn held(&self, length: u64, most: u64) -> Option<&[u8]> {
-        match self.compression {
-            Compression::None => self.file.content(length, most),
-            _ => None,
-        }
-    }
-
-    /// The data of consecutive records whose frames are in `frames`, both CRCs of each checked.
-    pub fn records<'b>(&self, records: Range<usize>, frames: &'b [u8]) -> Result<Vec<&'b [u8]>> {
-        let first = self.offsets[records.start];
-        records
-            .map(|record| {
-                let (start, end) = (self.offsets[record] - first, self.offsets[record + 1] - first);
-                frame::open(&frames[start as usize..end as usize])
-                    .map_err(|error| self.place(error.in_record(record as u64)))
-            })
-            .collect()
-    }
-
-    /// One record's data, checked.
-    pub fn read<'b>(&'b self, record: usize, buffer: &'b mut Vec<u8>) -> Result<&'b [u8]> {
-        self.check(record)?;
-        let frame = self.frames(record..record + 1, buffer)?;
-        frame::open(frame).map_err(|error| self.place(error.in_record(record as u64)))
-    }
-
-    /// Some records in the order they are asked for, checked; neighbours are read together.
-    pub fn read_many(&self, records: &[usize]) -> Result<Frames> {
-        records.iter().try_for_each(|&record| self.check(record))?;
-        let mut bytes = Vec::new();
-        let mut buffer = Vec::new();
-        let mut rest = records;
-        while let Some(&first) = rest.first() {
-            let run = rest.iter().zip(first..).take_while(|(&record, expected)| record == *expected).count();
-            bytes.extend_from_slice(self.frames(first..first + run, &mut buffer)?);
-            rest = &rest[run..];
-        }
-        let lengths = records.iter().map(|&record| (self.offsets[record + 1] - self.offsets[record]) as usize);
-        Frames::checked(bytes, lengths)
-            .map_err(|error| self.place(error.renumbered(|row| records[row as usize] as u64)))
-    }
-
-    /// An index of this shard: the whole file is read once for its checksum.
-    pub fn index(&self, pulse: Progress<'_>) -> Result<Index> {
-        let shard_crc32c = checksum(self.file(), pulse)?;
-        let (compression, offsets, shard_size) = (self.compression, self.offsets.clone(), self.file().size());
-        Ok(Index { compression, shard_size, shard_crc32c, offsets, segments: Vec::new() })
+    /// A shard that lost its end after its index was made: records that are no longer there are errors when they are read.
+    pub(crate) fn truncated(file: RandomAccessFile, index: &Index) -> TfRecordShard {
+        let offsets = index.offsets.iter().map(|&offset| offset.min(file.size())).collect();
+        TfRecordShard(IndexedFile::new(file, index.compression, offsets))
     }
 }
 
-fn fewer() -> Error {
-    Error::corrupt("expected the records that the index names, got fewer")
-}
-
-/// The error for an index that belongs to another file.
-pub(crate) fn unfit(file: &RandomAccessFile, message: String) -> Error {
-    let advice = "The shard was changed after its index was made; make the index again with `penstock index`.";
-    Error::new(Kind::Sidecar, message).advise(advice).in_file(file.path())
-}
-
-/// Whether a file has the size and the wrapping that an index names.
-pub(crate) fn same_file(file: &RandomAccessFile, compression: Compression, index: &Index) -> Result<()> {
-    let refuse = |message: String| Err(unfit(file, message));
-    if index.shard_size != file.size() {
-        return refuse(format!(
-            "expected a shard of {} bytes, as its index says, got {}",
-            index.shard_size,
-            file.size()
-        ));
+impl Container for TfRecordShard {
+    fn len(&self) -> usize {
+        self.0.len()
     }
-    if index.compression != compression {
-        return refuse(format!(
-            "expected a {} shard, as its index says, got {}",
-            index.compression.name(),
-            compression.name()
-        ));
+
+    fn file(&self) -> &RandomAccessFile {
+        self.0.file()
     }
-    Ok(())
+
+    fn offsets(&self) -> &[u64] {
+        self.0.offsets()
+    }
+
+    fn format(&self) -> (&'static str, &str) {
+        ("tfrecord", self.0.compression().name())
+    }
+
+    fn index(&self, progress: Progress<'_>) -> Result<Index> {
+        self.0.index(progress)
+    }
+
+    fn is_in_memory(&self) -> bool {
+        self.0.is_in_memory()
+    }
+
+    fn place(&self, error: Error) -> Error {
+        advise(self.0.place(error))
+    }
+
+    fn extent(&self, record: usize) -> Extent {
+        self.0.extent(record)
+    }
+
+    fn backed(&self, range: Range<u64>) -> Result<usize> {
+        self.0.backed(range)
+    }
+
+    fn fill(&self, out: &mut [u8], offset: u64) -> Result<()> {
+        self.0.fill(out, offset)
+    }
+
+    fn held(&self, length: u64, most: u64) -> Option<&[u8]> {
+        self.0.held(length, most)
+    }
+
+    fn decode<'b>(&self, _record: usize, bytes: &'b [u8], _scratch: &mut RecordScratch) -> Result<Decoded<'b>> {
+        frame::open(bytes).map(Decoded::InPlace)
+    }
+
+    fn append(&self, _record: usize, bytes: &[u8], _scratch: &mut RecordScratch, out: &mut Frames) -> Result<()> {
+        frame::open(bytes)?;
+        out.push_frame(bytes);
+        Ok(())
+    }
 }
 
 /// Whether an index can belong to a file: the same size and wrapping, and the last frame where it says.
@@ -311,6 +163,9 @@ fn fit(file: &RandomAccessFile, compression: Compression, index: &Index) -> Resu
 mod tests {
     use super::*;
     use crate::crc32c;
+    use crate::error::Kind;
+    use crate::format::container::ReadBuffer;
+    use crate::format::gather::read_many;
     use std::fs::File;
     use std::path::PathBuf;
 
@@ -333,10 +188,10 @@ mod tests {
         let (_folder, path) = written(&[b"a", &large, b"", b"b", &large, b"c"]);
         let shard = open(&path).unwrap();
         assert_eq!(shard.len(), 6);
-        let mut buffer = Vec::new();
+        let mut buffer = ReadBuffer::default();
         assert_eq!(shard.read(5, &mut buffer).unwrap(), b"c");
         assert_eq!(shard.read(1, &mut buffer).unwrap(), large);
-        let some = shard.read_many(&[3, 2, 3, 4, 5, 0]).unwrap();
+        let some = read_many(&shard, &[3, 2, 3, 4, 5, 0]).unwrap();
         assert_eq!(some.iter().map(<[u8]>::len).collect::<Vec<_>>(), [1, 0, 1, large.len(), 1, 1]);
         assert_eq!(shard.read(6, &mut buffer).unwrap_err().kind(), Kind::OutOfRange);
     }
@@ -346,7 +201,7 @@ mod tests {
         let (_folder, path) = written(&[b"one", &[1; 100_000], b"three"]);
         let shard = open(&path).unwrap();
         File::options().write(true).open(&path).unwrap().set_len(50).unwrap();
-        let mut buffer = Vec::new();
+        let mut buffer = ReadBuffer::default();
         assert_eq!(shard.read(0, &mut buffer).unwrap(), b"one");
         let error = shard.read(2, &mut buffer).unwrap_err();
         assert_eq!(error.kind(), Kind::Corrupt);
@@ -359,12 +214,12 @@ mod tests {
         let slices: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
         let (_folder, path) = written(&slices);
         let (shard, streamed) = (open(&path).unwrap(), open(&path).unwrap());
-        let mut buffer = Vec::new();
+        let mut buffer = ReadBuffer::default();
         for record in (0..6000usize).map(|number| number * 7919 % 2000) {
             assert_eq!(shard.read(record, &mut buffer).unwrap(), records[record]);
         }
         assert!(shard.is_in_memory());
-        streamed.read_many(&(0..2000).collect::<Vec<_>>()).unwrap();
+        read_many(&streamed, &(0..2000).collect::<Vec<_>>()).unwrap();
         assert!(!streamed.is_in_memory());
     }
 
@@ -403,9 +258,9 @@ mod tests {
         bytes[19 + 13] ^= 4;
         std::fs::write(&path, &bytes).unwrap();
         let shard = open(&path).unwrap();
-        let error = shard.read(1, &mut Vec::new()).unwrap_err();
+        let error = shard.read(1, &mut ReadBuffer::default()).unwrap_err();
         assert_eq!((error.kind(), error.offset(), error.record()), (Kind::Corrupt, Some(19), Some(1)));
-        assert_eq!(shard.read_many(&[0, 1]).unwrap_err().record(), Some(1));
+        assert_eq!(read_many(&shard, &[0, 1]).unwrap_err().record(), Some(1));
     }
 
     #[test]

@@ -168,7 +168,10 @@ impl TfRecordWriter {
 mod tests {
     use super::*;
     use crate::crc32c;
-    use crate::format::tfrecord::shard::{Sidecar, TfRecordShard};
+    use crate::format::container::Container;
+    use crate::format::gather::read_many;
+    use crate::format::index::Sidecar;
+    use crate::format::tfrecord::shard::TfRecordShard;
 
     #[test]
     fn what_is_written_is_read_and_indexed() {
@@ -190,7 +193,7 @@ mod tests {
             let scanned = TfRecordShard::open(&path, Sidecar::Ignore, &mut |_| Ok(())).unwrap();
             assert_eq!(scanned.index(&mut |_| Ok(())).unwrap(), index);
             let shard = TfRecordShard::open(&path, Sidecar::Use(index), &mut |_| Ok(())).unwrap();
-            assert_eq!(shard.read_many(&[3, 1]).unwrap().iter().collect::<Vec<_>>(), [&b"four"[..], b"two"]);
+            assert_eq!(read_many(&shard, &[3, 1]).unwrap().iter().collect::<Vec<_>>(), [&b"four"[..], b"two"]);
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "no temporary file is left");
     }
