@@ -1,4 +1,4 @@
-//! One error type: a kind, a sentence, and the place.
+//! The error type: a kind, a message, and the place.
 
 use std::any::Any;
 use std::fmt;

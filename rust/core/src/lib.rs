@@ -1,5 +1,5 @@
-//! Records in files and in memory: TFRecord, ArrayRecord and tar containers, `tf.train.Example` records, images, CSV, and
-//! the feed that decodes them in order.
+//! Records in files and in memory: TFRecord, ArrayRecord and tar containers, `tf.train.Example` records, images, CSV,
+//! and the feed that decodes them in order.
 //!
 //! Nothing here knows Python, nothing here is `unsafe`, and no input of any bytes makes it panic,
 //! read out of bounds or allocate more than the input warrants.

@@ -1,4 +1,5 @@
-//! Limits on rows and on inflated bytes. Sizes from data or from a schema are checked before memory is allocated for them.
+//! Limits on rows and on inflated bytes. Sizes from data or from a schema are checked before memory is allocated for
+//! them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,7 +45,7 @@ pub(crate) fn too_large(what: &str, got: impl std::fmt::Display) -> Error {
     Error::new(Kind::TooLarge, message).advise(ADVICE)
 }
 
-/// The same where the schema says how many bytes there are.
+/// Return the error for rows whose size the schema sets.
 #[cold]
 pub(crate) fn too_wide(what: &str, got: impl std::fmt::Display) -> Error {
     let message = format!("expected {what} of at most {} bytes, got {got}", max_row_bytes());

@@ -1,6 +1,6 @@
-//! Work in order on many threads: results come out as if one thread had made them, and only so many are ahead.
+//! Ordered work on many threads: results arrive in the order of one thread, with a bounded number in flight.
 //!
-//! Threads live as long as the work they were started for, so there is no pool that a fork could break.
+//! Threads live as long as the work they were started for: there is no pool that a fork could break.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::error::{contained, Error, Result};
 use crate::interrupt;
 
-/// Numbered results, taken in order.
+/// A queue of numbered results, taken in order.
 pub struct Queue<T> {
     state: Mutex<State<T>>,
     room: Condvar,
@@ -17,14 +17,14 @@ pub struct Queue<T> {
     limits: Limits,
 }
 
-/// How far ahead of whoever takes them results are made; one is always.
+/// Limits on results in flight; one is always allowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How many are claimed and not taken.
+    /// Maximum number of results claimed and not taken.
     pub ahead: usize,
-    /// How many are claimed before the size of any is known.
+    /// Maximum number claimed before the size of any is known.
     pub at_first: usize,
-    /// The bytes of those that are made, and of those that are in the making if they are as large as others were.
+    /// Maximum bytes of results in flight; unfinished ones count as the largest so far.
     pub bytes: usize,
 }
 
@@ -34,21 +34,21 @@ struct State<T> {
     /// The next number to be taken; `done[0]` is its result.
     taken: usize,
     done: VecDeque<Option<T>>,
-    /// How many are made, and the size of the largest.
+    /// Number of finished results, and the size of the largest.
     made: usize,
     largest: usize,
-    /// The bytes of results that are made and not used yet.
+    /// Bytes of finished results that are not released yet.
     waiting: usize,
     closed: bool,
-    /// What a thread that worked for it panicked with.
+    /// Panic of a worker thread.
     failure: Option<Error>,
-    /// How many results there will be, once known.
+    /// Total number of results, once known.
     end: Option<usize>,
-    /// How long threads waited for room.
+    /// Time that threads waited for budget.
     full: Duration,
 }
 
-/// What [`Queue::take`] found.
+/// Outcome of [`Queue::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum NextItem<T> {
     /// The next result.
@@ -78,7 +78,7 @@ impl<T> Queue<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // A worker that panicked closes the queue; what the lock guards is whole at every step.
+        // A worker that panics closes the queue; the guarded state is consistent at every step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -92,8 +92,8 @@ impl<T> Queue<T> {
         ahead < self.limits.ahead && expected <= self.limits.bytes && (state.made > 0 || ahead < self.limits.at_first)
     }
 
-    /// The next number to work on and what `cut` gives for it, as soon as there is room; `None` when there is nothing more
-    /// to do, because `cut` gave nothing or the queue is closed. `cut` is called for one number after the other.
+    /// Wait for budget, then return the next number and the work that `cut` returns for it. `None` if `cut` returns
+    /// nothing or the queue is closed. `cut` is called for one number after the other.
     pub fn claim<W>(&self, cut: impl FnOnce(usize) -> Option<W>) -> Option<(usize, W)> {
         let mut state = self.lock();
         let over = |state: &State<T>| state.closed || state.end.is_some_and(|end| state.claimed >= end);
@@ -124,7 +124,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Says that numbers from `end` on have no result.
+    /// Set the end: numbers from `end` on have no result.
     pub fn end_at(&self, end: usize) {
         let mut state = self.lock();
         state.end = Some(state.end.map_or(end, |known| known.min(end)));
@@ -132,7 +132,7 @@ impl<T> Queue<T> {
         self.ready.notify_one();
     }
 
-    /// Hands in the result of a claimed number, and how many bytes it has.
+    /// Deliver the result of a claimed number, and its size in bytes.
     pub fn deliver(&self, number: usize, result: T, bytes: usize) {
         let mut state = self.lock();
         let Some(slot) = number.checked_sub(state.taken) else { return };
@@ -150,7 +150,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Says that so many bytes of results that were taken are used: there is room for others.
+    /// Release this many bytes of taken results from the budget.
     pub fn release(&self, bytes: usize) {
         let mut state = self.lock();
         state.waiting = state.waiting.saturating_sub(bytes);
@@ -159,25 +159,25 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Ends the work: claims find nothing, takes find the end.
+    /// Close the queue: claims return nothing, takes return the end.
     pub fn close(&self) {
         self.lock().closed = true;
         self.room.notify_all();
         self.ready.notify_one();
     }
 
-    /// Whether all results there will ever be have been taken.
+    /// Return true if all results were taken.
     fn is_complete(&self) -> bool {
         let state = self.lock();
         !state.closed && state.end.is_some_and(|end| state.taken >= end)
     }
 
-    /// What a thread that worked for it panicked with; the queue is closed then.
+    /// Return the panic of a worker thread; the queue is closed then.
     pub fn failure(&self) -> Option<Error> {
         self.lock().failure.clone()
     }
 
-    /// Runs what a thread does for this queue. A panic closes the queue, so that no thread waits for this one.
+    /// Run a worker thread. A panic closes the queue, so that no thread waits for this one.
     pub(crate) fn serve(&self, work: impl FnOnce()) {
         let ended = contained(|| {
             work();
@@ -189,22 +189,22 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Whether the work was ended.
+    /// Return true if the queue is closed.
     pub fn is_closed(&self) -> bool {
         self.lock().closed
     }
 
-    /// The bytes of results that are made and not used yet.
+    /// Bytes of finished results that are not released yet.
     pub fn waiting(&self) -> usize {
         self.lock().waiting
     }
 
-    /// How long threads waited for room, all of them together.
+    /// Total time that threads waited for budget.
     pub fn full(&self) -> Duration {
         self.lock().full
     }
 
-    /// The next result in order, waiting for it at most `patience`.
+    /// Return the next result in order; wait at most `patience`.
     pub fn take(&self, patience: Duration) -> NextItem<T> {
         let deadline = Instant::now() + patience;
         let mut state = self.lock();
@@ -232,8 +232,8 @@ impl<T> Queue<T> {
     }
 }
 
-/// Runs `work` for 0, 1 ... on `threads` threads and hands the results to `sink` in order, on this thread.
-/// The first error ends it.
+/// Run `work` for 0, 1 ... on `threads` threads and pass the results to `sink` in order, on this thread.
+/// The first error ends the work.
 pub fn in_order<T: Send>(
     threads: usize,
     tasks: usize,
@@ -244,8 +244,8 @@ pub fn in_order<T: Send>(
     pipeline(threads.min(tasks), || Ok(numbers.next()), work, sink)
 }
 
-/// Runs `work` for whatever `next` gives, on `threads` threads that take turns to call it, and hands the results to
-/// `sink` in order, on this thread. The first error ends it; a panic in any of the three is an error.
+/// Run `work` for each item of `next` on `threads` threads that take turns to call it, and pass the results to `sink`
+/// in order, on this thread. The first error ends the work; a panic in any of the three is an error.
 pub fn pipeline<S, T: Send>(
     threads: usize,
     mut next: impl FnMut() -> Result<Option<S>> + Send,

@@ -30,7 +30,8 @@ pub fn read_csv<'py>(
     let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
     let open = |path: &Path| File::open(path).map_err(|error| Error::io("opening failed", &error).in_file(path));
     let options = CsvOptions { delimiter, texts: texts.as_deref(), block, threads };
-    let CsvTable { names, columns, lines } = interruptible(py, None, |pulse| read(&files, open, &options, pulse))?;
+    let CsvTable { names, columns, lines } =
+        interruptible(py, None, |progress| read(&files, open, &options, progress))?;
     let rows = lines.iter().map(Vec::len).sum();
     let batch = PyDict::new(py);
     for (name, (dtype, column)) in names.into_iter().zip(columns) {

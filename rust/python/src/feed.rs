@@ -16,13 +16,13 @@ use crate::plan::PyPlan;
 #[pyclass(name = "Feed", frozen, module = "penstock._core")]
 pub struct PyFeed {
     plan: Py<PyPlan>,
-    /// Who started it: in a fork its locks may be held by threads that do not exist.
+    /// The process that started it: in a fork its locks may be held by threads that do not exist.
     process: u32,
     feed: Mutex<Option<feed::Feed>>,
     last: Mutex<LastBatch>,
 }
 
-/// What is told of the last batch, and of the whole once it is closed.
+/// What is reported of the last batch, and of the whole feed once it is closed.
 #[derive(Default)]
 struct LastBatch {
     rows: usize,

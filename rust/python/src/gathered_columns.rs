@@ -1,4 +1,4 @@
-//! From dicts to columns, with the GIL held: as little as possible is done for each value.
+//! Gathers dicts into columns. Holds the GIL, so each value costs as little as possible.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Which columns hold images, and what becomes of them; and single images.
+//! Image columns and single images.
 
 use std::path::PathBuf;
 use std::sync::Arc;

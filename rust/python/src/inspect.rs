@@ -1,4 +1,4 @@
-//! A first look: the records at the head of a file, and what one of them holds.
+//! Inspects files: their first records, and the features of a record.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The one place that deals with the GIL, with signals, with calls back into Python, and with the interpreter's exit.
+//! The GIL, signals, calls back into Python, and the interpreter's exit: all in this module.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};

@@ -124,7 +124,8 @@ pub fn scalar_bytes(value: &Bound<'_, PyAny>, dtype: &Bound<'_, PyArrayDescr>, o
 }
 
 /// The bytes of a C-contiguous array. Whoever holds them over a release of the GIL must keep the array, and tells users
-/// not to write to it meanwhile: what would be read then is any mix of old and new values, as with NumPy's own functions.
+/// not to write to it meanwhile: what would be read then is any mix of old and new values, as with NumPy's own
+/// functions.
 pub fn bytes_of<'a>(array: &'a Bound<'_, PyUntypedArray>) -> &'a [u8] {
     let length = array.len() * array.dtype().itemsize();
     if length == 0 || !array.is_c_contiguous() {

@@ -1,4 +1,4 @@
-//! The order of an epoch, as Python puts it together.
+//! The order of an epoch.
 
 use numpy::PyArray1;
 use penstock_core::error::Error;

@@ -24,7 +24,7 @@ use crate::records::Records;
 use crate::shard_set::PyShardSet;
 use crate::writer::PyWriter;
 
-/// The bytes of batches that wait for whoever reads a shard in order, for each thread that makes them.
+/// Bytes of batches in flight per thread, when a shard is read in order.
 const AHEAD: usize = 32 << 20;
 
 /// Records that are read between two looks for signals.
@@ -105,14 +105,14 @@ impl PyShard {
         strict: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<PyShard> {
-        let shard = interruptible(py, progress, |pulse| {
+        let shard = interruptible(py, progress, |progress| {
             let sidecar = match sidecar.map(|path| index::Index::read(&path)) {
                 Some(Ok(index)) if strict => Sidecar::Use(index),
                 Some(Ok(index)) => Sidecar::Try(index),
                 Some(Err(error)) if strict => return Err(error),
                 Some(Err(_)) | None => Sidecar::Ignore,
             };
-            Shard::open(&path, sidecar, None, pulse)
+            Shard::open(&path, sidecar, None, progress)
         })?;
         let shards = PyShardSet(Arc::new(shard_set::ShardSet::of(shard.clone())));
         Ok(PyShard { shard, shards })
@@ -204,7 +204,7 @@ impl PyShard {
     /// The index of this shard, for which the whole file is read once.
     #[pyo3(signature = (progress = None))]
     fn index(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<PyIndex> {
-        interruptible(py, progress, |pulse| self.shard.index(pulse)).map(PyIndex)
+        interruptible(py, progress, |progress| self.shard.index(progress)).map(PyIndex)
     }
 }
 
@@ -235,10 +235,10 @@ pub fn salvage(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(u64, u64, Vec<GapFields>)> {
     let out = out.map(Bound::get);
-    let report = interruptible(py, progress, |pulse| {
+    let report = interruptible(py, progress, |progress| {
         let file = RandomAccessFile::open(&path)?;
         let mut keep = |_: u64, record: &[u8]| out.map_or(Ok(()), |writer| writer.write_record(record));
-        shard::salvage(&file, &mut keep, pulse)
+        shard::salvage(&file, &mut keep, progress)
     })?;
     let gaps = report.gaps.into_iter().map(|gap| (gap.offset, gap.bytes, gap.record, gap.reason)).collect();
     Ok((report.records, report.record_bytes, gaps))

@@ -32,15 +32,15 @@ thread_local! {
     static BUFFER: RefCell<ReadBuffer> = RefCell::default();
 }
 
-/// A function that brings a file: it waits a while, and says whether the file is there.
+/// A Python function that downloads a file: it waits a while, and returns true once the file exists.
 #[derive(Debug)]
-struct Bringer(Py<PyAny>);
+struct PythonFetch(Py<PyAny>);
 
-impl Fetch for Bringer {
-    fn bring(&self, path: &Path, pulse: Progress<'_>) -> penstock_core::Result<()> {
+impl Fetch for PythonFetch {
+    fn fetch(&self, path: &Path, progress: Progress<'_>) -> penstock_core::Result<()> {
         let there = || callback(|py| self.0.call1(py, (path,))?.is_truthy(py));
         while !there().map_err(|failure| failure.end(true))? {
-            pulse(0)?;
+            progress(0)?;
         }
         Ok(())
     }
@@ -76,7 +76,7 @@ pub struct PyShardSet(pub Arc<shard_set::ShardSet>);
 #[pymethods]
 impl PyShardSet {
     /// For each its path, the number of its records, the path of its index if there is one, and what the files of a tar
-    /// archive are read as. `bring` is called with a path before it is opened, until it says that the file is there.
+    /// archive are read as. `bring` is called with a path before it is opened, until it returns true.
     /// `stamps` has for each shard the file that must be unchanged when it is opened: path, inode, size and time of
     /// modification in nanoseconds.
     #[new]
@@ -92,21 +92,21 @@ impl PyShardSet {
         }
         let shards = opened(py, shards)?.stamped(stamps.map_or(Ok(Vec::new()), stamps_of)?);
         Ok(PyShardSet(Arc::new(match bring {
-            Some(bring) => shards.brought_by(Arc::new(Bringer(bring))),
+            Some(bring) => shards.fetched_by(Arc::new(PythonFetch(bring))),
             None => shards,
         })))
     }
 
-    /// The same of files that are elsewhere, each with its size: what is read of them has to be put here first.
+    /// A set of remote files, each with its size: ranges are added by `put` before they are read.
     #[staticmethod]
     fn in_pieces(py: Python<'_>, shards: Vec<ShardArgs>, sizes: Vec<u64>) -> PyResult<PyShardSet> {
         if sizes.len() != shards.len() {
             return Err(raise(py, &Error::usage("expected a size for each shard")));
         }
-        Ok(PyShardSet(Arc::new(opened(py, shards)?.in_pieces(sizes.into_iter()))))
+        Ok(PyShardSet(Arc::new(opened(py, shards)?.remote(sizes.into_iter()))))
     }
 
-    /// Puts a piece of a shard that is elsewhere, of which at most so many bytes are kept.
+    /// Add a downloaded range of a remote shard, of which at most `most` bytes are cached.
     fn put(&self, shard: usize, offset: u64, bytes: &Bound<'_, PyAny>, most: usize) -> PyResult<()> {
         with_bytes(bytes, |bytes| {
             self.0.put(shard, offset, bytes.to_vec(), most);
@@ -122,9 +122,9 @@ impl PyShardSet {
         })
     }
 
-    /// Lets go of a shard's file until it is read again.
+    /// Close a shard's file until it is read again.
     fn rest(&self, shard: usize) {
-        self.0.rest(shard);
+        self.0.close(shard);
     }
 
     fn __len__(&self) -> usize {
@@ -144,7 +144,7 @@ impl PyShardSet {
     /// Some records, in the order they are asked for.
     fn records(&self, py: Python<'_>, numbers: &Bound<'_, PyAny>) -> PyResult<Records> {
         let numbers = record_numbers(numbers)?;
-        let frames = interruptible(py, None, |pulse| self.0.read_many(&numbers, pulse))?;
+        let frames = interruptible(py, None, |progress| self.0.read_many(&numbers, progress))?;
         Ok(Records::from_chunks(vec![frames]))
     }
 

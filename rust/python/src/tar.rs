@@ -1,4 +1,4 @@
-//! Tar archives: what is in them, and what their files are read as.
+//! Tar archives: listing, and the rules by which their files are read.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,10 +32,10 @@ pub fn shared(rules: Option<Rules>) -> Option<Arc<tar::TarRules>> {
 /// none if it is not compressed.
 #[pyfunction]
 pub fn list_tar(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<String>, BTreeMap<String, u64>, u64)> {
-    let (listing, compression) = interruptible(py, None, |pulse| {
+    let (listing, compression) = interruptible(py, None, |progress| {
         let file = RandomAccessFile::open(&path)?;
         let compression = tar::compression(&file)?;
-        tar::scan(&file, compression, usize::MAX, pulse).map(|listing| (listing, compression))
+        tar::scan(&file, compression, usize::MAX, progress).map(|listing| (listing, compression))
     })?;
     let inflated = match compression {
         Compression::None => 0,

@@ -23,7 +23,7 @@ use crate::shard::{closed, PyIndex};
 #[pyclass(name = "Writer", frozen, module = "penstock._core")]
 pub struct PyWriter {
     begun: Mutex<Option<Begun>>,
-    /// Who opened it: in a fork the lock may be held by a thread that does not exist.
+    /// The process that opened it: in a fork the lock may be held by a thread that does not exist.
     process: u32,
 }
 

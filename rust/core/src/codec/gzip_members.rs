@@ -46,7 +46,7 @@ impl Members {
     pub(crate) fn inflate(
         file: &mut WindowReader<'_>,
         compression: Compression,
-        pulse: Progress<'_>,
+        progress: Progress<'_>,
     ) -> Result<Members> {
         let format = MemberFormat::of(compression);
         let size = file.size();
@@ -60,11 +60,11 @@ impl Members {
                 members.note(format!("expected a {} header, got other bytes", compression.name()));
             }
             let header = header.unwrap_or(format.header as u64);
-            let mut end = members.inflate_one(file, begin + header, &mut budget, pulse)?;
+            let mut end = members.inflate_one(file, begin + header, &mut budget, progress)?;
             if matches!(end, End::Broken(_)) && header != format.header as u64 {
                 // Damage in the header may announce parts that do not exist.
                 let mut other = Members::default();
-                let other_end = other.inflate_one(file, begin + format.header as u64, &mut budget, pulse)?;
+                let other_end = other.inflate_one(file, begin + format.header as u64, &mut budget, progress)?;
                 if other.bytes.len() > members.bytes.len() - before {
                     members.bytes.truncate(before);
                     members.bytes.append(&mut other.bytes);
@@ -118,12 +118,12 @@ impl Members {
         file: &mut WindowReader<'_>,
         mut at: u64,
         budget: &mut u64,
-        pulse: Progress<'_>,
+        progress: Progress<'_>,
     ) -> Result<End> {
         let mut inflater = Decompress::new(false);
         let mut piece = vec![0; STEP];
         loop {
-            pulse(at)?;
+            progress(at)?;
             let input = file.at(at.min(file.size()), STEP as u64)?;
             let (before_in, before_out) = (inflater.total_in(), inflater.total_out());
             // What was inflated before an error counts: the inflater's own total says how much that is.

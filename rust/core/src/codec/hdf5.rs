@@ -1,4 +1,4 @@
-//! Chunks of HDF5 files, which NetCDF-4 files are: a zlib stream, of bytes that may be shuffled.
+//! Chunks of HDF5 and NetCDF-4 files: a zlib stream of bytes that may be shuffled.
 
 use libdeflater::Decompressor;
 

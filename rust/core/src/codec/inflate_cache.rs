@@ -1,4 +1,4 @@
-//! The content of a compressed file, as far as it is inflated: all of it where that is little, else a window that moves on.
+//! Cached content of a compressed file: all of it if it is small, else a window that moves on.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,25 +10,25 @@ use std::time::Duration;
 
 use crate::codec::stream::{read_error, Compression, InflateStream};
 use crate::error::{Error, Result};
-use crate::io::cached_file::MAX_HELD;
+use crate::io::cached_file::MAX_CACHED;
 use crate::io::file::{read_exact_at, RandomAccessFile};
 use crate::io::fork_cell::ForkCell;
 use crate::io::slot_cache::{Slot, SlotCache};
 
-/// Content of up to so many bytes is inflated as a whole, and kept.
+/// Maximum bytes of content that is inflated and cached as a whole.
 pub const MAX_WHOLE: u64 = 256 << 20;
 
-/// Of larger content, so many bytes are kept behind what was read last, at least: threads are not all at one place.
+/// Minimum bytes of larger content cached behind the last read: threads are not all at one place.
 pub const WINDOW: u64 = 64 << 20;
 
-/// What is inflated at a time.
+/// Bytes inflated at a time.
 const STEP: u64 = 1 << 20;
 
-/// What comes after the content is looked at up to here: a checksum, and the zeros that end an archive.
+/// Maximum bytes inflated behind the content: a checksum, and the zeros that end an archive.
 const MAX_REST: u64 = 1 << 30;
 
-/// The windows of all files: as many as go into the memory that may be held.
-static WINDOWS: SlotCache<Window> = SlotCache::new(MAX_HELD);
+/// The windows of all files, within the cache budget.
+static WINDOWS: SlotCache<Window> = SlotCache::new(MAX_CACHED);
 
 /// A part of the content, and the stream that goes on where it ends.
 struct Window {
@@ -61,13 +61,13 @@ impl Window {
         self.begin + self.bytes.len() as u64
     }
 
-    /// The bytes of a range, if all of them are here.
+    /// Return the bytes of a range if the window has all of them.
     fn get(&self, range: &Range<u64>) -> Option<&[u8]> {
         let place = |offset: u64| offset.checked_sub(self.begin).and_then(|place| usize::try_from(place).ok());
         self.bytes.get(place(range.start)?..place(range.end)?)
     }
 
-    /// Inflates on until `to`, or the end. Of what comes before `from`, at least `keep` bytes stay.
+    /// Inflate until `to` or the end. At least `keep` bytes before `from` stay.
     fn advance(&mut self, from: u64, to: u64, keep: u64) -> std::io::Result<()> {
         while self.end() < to {
             let stale = from.min(self.end()).saturating_sub(keep).saturating_sub(self.begin);
@@ -84,7 +84,7 @@ impl Window {
         Ok(())
     }
 
-    /// Inflates what comes after the content: a checksum that is wrong, is so there.
+    /// Inflate the rest behind the content, so that a wrong checksum is found.
     fn finish(&mut self) -> std::io::Result<()> {
         let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
         std::io::copy(&mut stream.take(MAX_REST), &mut std::io::sink()).map(drop)
@@ -95,23 +95,22 @@ impl Window {
 #[derive(Debug)]
 pub(crate) struct InflateCache {
     window: Slot<Window>,
-    /// All of it on a disk, where it is read out of order and memory does not hold it.
+    /// All of it in a temporary file, if it is read out of order and too large for memory.
     spool: ForkCell<File>,
     /// One thread inflates.
     inflating: Mutex<()>,
-    /// The process of whoever did last.
+    /// The process of the thread that inflated last.
     inflater: AtomicU32,
 }
 
 impl InflateCache {
-    /// Nothing yet.
+    /// Create an empty cache.
     pub(crate) fn new() -> InflateCache {
         let (window, spool) = (Slot::default(), ForkCell::default());
         InflateCache { window, spool, inflating: Mutex::new(()), inflater: AtomicU32::new(std::process::id()) }
     }
 
-    /// The same for bytes that are asked for out of order: content that memory does not hold is inflated once, into a
-    /// temporary file.
+    /// Copy bytes that are read out of order: content too large for memory is inflated once, into a temporary file.
     pub(crate) fn copy_scattered(
         &self,
         file: &RandomAccessFile,
@@ -159,7 +158,7 @@ impl InflateCache {
         }
     }
 
-    /// Copies the bytes from `offset` on, where the content has `length` bytes; whether so many are there.
+    /// Copy bytes from `offset` on, of content of `length` bytes. Return false if there are fewer.
     pub(crate) fn copy(
         &self,
         file: &RandomAccessFile,
@@ -211,7 +210,7 @@ impl InflateCache {
         bytes.map(|bytes| out.copy_from_slice(bytes)).is_some()
     }
 
-    /// One thread inflates, the others wait for it; but not for one that a fork left behind.
+    /// Lock for the thread that inflates; the others wait, but not for a thread that a fork does not have.
     fn wait_to_inflate(&self) -> Option<MutexGuard<'_, ()>> {
         loop {
             let guard = match self.inflating.try_lock() {
@@ -231,7 +230,7 @@ impl InflateCache {
     }
 }
 
-/// Inflates a file into a temporary one that has no name, up to `length` bytes; what comes after them is checked.
+/// Inflate a file into a temporary file without a name, up to `length` bytes; check the rest.
 fn spooled(file: &RandomAccessFile, compression: Compression, length: u64) -> Result<File> {
     let folder = std::env::temp_dir();
     let failed = |error: std::io::Error| {
@@ -263,7 +262,7 @@ fn spooled(file: &RandomAccessFile, compression: Compression, length: u64) -> Re
 #[cfg(windows)]
 const DELETE_ON_CLOSE: u32 = 0x0400_0000;
 
-/// A file that is gone when it is closed.
+/// Create a file that is deleted when it is closed.
 fn temporary(folder: &Path) -> std::io::Result<File> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     loop {

@@ -1,4 +1,4 @@
-//! Protobuf's wire format: just what `tf.train.Example` needs, on bytes in memory.
+//! Protobuf's wire format, as far as `tf.train.Example` needs it.
 
 /// Why bytes are not a protobuf message. Cheap to make: callers turn it into an [`crate::Error`] that has a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum WireValue<'a> {
     Fixed32(u32),
 }
 
-/// The fields of a message, in the order they stand in.
+/// The fields of a message in the order of the bytes.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     bytes: &'a [u8],
@@ -112,7 +112,8 @@ pub fn varint(bytes: &[u8], position: &mut usize) -> Option<u64> {
     Some(value)
 }
 
-/// The varint at `position`, and where the next thing begins. By value, so that a loop keeps its position in a register.
+/// The varint at `position`, and where the next thing begins. By value, so that a loop keeps its position in a
+/// register.
 #[inline]
 fn varint_at(bytes: &[u8], position: usize) -> Option<(u64, usize)> {
     match bytes.get(position) {
@@ -156,9 +157,9 @@ pub fn each_varint(packed: &[u8], mut put: impl FnMut(u64)) -> bool {
 /// Fills `out` with the varints of `packed`, each through `convert`, which also says whether it fits; `false`
 /// unless they are just as many, all whole and all fit.
 ///
-/// The list is read from both ends at once, two varints at each: where a varint ends is known only once it is read, so one
-/// end alone would leave the processor waiting. Eight bytes hold two varints, whose ends are found and whose gaps are
-/// closed without a branch that depends on their lengths; longer ones are read one by one.
+/// The list is read from both ends at once, two varints at each: where a varint ends is known only once it is read, so
+/// one end alone would leave the processor waiting. Eight bytes hold two varints, whose ends are found and whose gaps
+/// are closed without a branch that depends on their lengths; longer ones are read one by one.
 #[inline]
 pub fn read_varints<T>(packed: &[u8], out: &mut [T], convert: impl Fn(u64) -> (T, bool)) -> bool {
     let (mut rest, mut slots) = (packed, out);

@@ -1,4 +1,4 @@
-//! Compressed shards: the whole stream under gzip, zlib, zstd, bzip2 or xz, told apart by content.
+//! Compressed files as streams: gzip, zlib, zstd, bzip2 or xz, detected by content.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -24,7 +24,7 @@ pub enum Compression {
     Xz = 5,
 }
 
-/// Bytes that tell the compression: the length of a TFRecord frame and its CRC.
+/// Bytes that detection needs: the length of a TFRecord frame and its CRC.
 const HEAD: usize = 12;
 
 impl Compression {
@@ -69,8 +69,8 @@ impl Compression {
         }
     }
 
-    /// Return the compression of a file that begins with `head`. A length with its CRC begins an uncompressed TFRecord file,
-    /// whatever its bytes are.
+    /// Return the compression of a file that begins with `head`. A length with its CRC begins an uncompressed TFRecord
+    /// file, whatever its bytes are.
     pub fn detect(head: &[u8]) -> Compression {
         let framed = head.len() >= HEAD && crc32c::masked(&head[..8]).to_le_bytes() == head[8..HEAD];
         match head {
@@ -100,8 +100,8 @@ enum MemberDecoder<R: Read> {
 
 /// The framed stream of a shard, whatever it is wrapped in.
 ///
-/// Members that follow each other are read on, empty ones too, a missing trailer or bytes after the last member are errors:
-/// where TensorFlow stops without a word, nothing is lost here.
+/// Members that follow each other are read on, empty ones too, a missing trailer or bytes after the last member are
+/// errors: where TensorFlow stops without a word, nothing is lost here.
 pub struct InflateStream<R: Read> {
     decoder: MemberDecoder<R>,
     compression: Compression,
@@ -114,7 +114,7 @@ const CHUNK: usize = 1 << 18;
 const XZ_MEMORY: u32 = 1 << 17;
 
 impl<R: Read> InflateStream<R> {
-    /// Reads `reader`, wrapped as `compression` says.
+    /// Inflate the bytes of `reader`.
     pub fn new(reader: R, compression: Compression) -> Self {
         let reader = BufReader::with_capacity(CHUNK, reader);
         InflateStream { decoder: Self::member(reader, compression), compression }
@@ -166,7 +166,7 @@ impl<R: Read> Read for InflateStream<R> {
     }
 }
 
-/// What zstd and xz say of bytes that are broken has no kind of its own.
+/// Give the errors of zstd and xz for damaged bytes a kind.
 fn broken_frame(error: std::io::Error) -> std::io::Error {
     use std::io::ErrorKind::{InvalidData, Other, OutOfMemory, QuotaExceeded, Unsupported};
     match error.kind() {
@@ -192,7 +192,7 @@ impl RandomAccessFile {
     }
 }
 
-/// What is said of compressed data without its end: what comes before it is what it was.
+/// The message for compressed data without its end; the bytes before it are valid.
 pub(crate) const TRUNCATED: &str = "expected more compressed data, got the end of the file: it is truncated";
 
 /// Return the error for compressed data that ends too early.

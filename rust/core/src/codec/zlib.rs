@@ -1,4 +1,5 @@
-//! Fields that are zlib streams: written through our own compressor where it is the better one, and read through libdeflate.
+//! Fields that are zlib streams: numbers are written by [`crate::codec::deflate`], other bytes and all reads use
+//! libdeflate.
 
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 

@@ -1,4 +1,4 @@
-//! A column that grows piece by piece, and changes its type when a cell does not fit.
+//! A CSV column that grows block by block and widens its type when a cell does not fit.
 
 use crate::example::columns::{Column, ColumnBuffer};
 use crate::example::plan::Dtype;

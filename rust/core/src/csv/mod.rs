@@ -1,12 +1,12 @@
-//! CSV files to typed columns: many records at a time on many threads, in memory that the columns warrant.
+//! Reads CSV files into typed columns, on several threads and in bounded memory.
 //!
 //! ```text
 //! reader -> blocks of whole records -> cells -> columns of each block   on every thread
 //!        -> columns of all, in order                                    on the thread that asks
 //! ```
 //!
-//! A column has the type that all of its cells have, which only the last cell settles. Where numbers came before a text,
-//! the files are read once more, for the texts of such columns alone.
+//! A column has the type that all of its cells have, which only the last cell settles. Where numbers came before a
+//! text, the files are read once more, for the texts of such columns alone.
 
 mod column;
 mod split;
@@ -30,7 +30,7 @@ const MOST_RECORD: usize = 64 << 20;
 /// How to read.
 #[derive(Clone, Debug)]
 pub struct CsvOptions<'a> {
-    /// What stands between cells.
+    /// Delimiter between cells.
     pub delimiter: char,
     /// The columns that stay texts; `None` for all of them.
     pub texts: Option<&'a [String]>,
@@ -56,16 +56,16 @@ pub fn read<R: Read + Send>(
     files: &[&Path],
     open: impl Fn(&Path) -> Result<R>,
     options: &CsvOptions<'_>,
-    pulse: Progress<'_>,
+    progress: Progress<'_>,
 ) -> Result<CsvTable> {
     let mut first = Pass::new(options, Vec::new());
-    first.read(files, &open, pulse)?;
+    first.read(files, &open, progress)?;
     let Pass { names, columns, lines, .. } = first;
     let mut settled: Vec<_> = columns.into_iter().map(|column| column.and_then(Typed::settled)).collect();
     if settled.iter().any(Option::is_none) {
         let wanted = settled.iter().map(|column| if column.is_none() { Wanted::Texts } else { Wanted::Nothing });
         let mut second = Pass::new(options, wanted.map(|wanted| AtomicU8::new(wanted as u8)).collect());
-        second.read(files, &open, pulse)?;
+        second.read(files, &open, progress)?;
         if second.names != names || second.lines != lines {
             return Err(Error::corrupt("expected files that stay as they are, got others on a second look"));
         }
@@ -107,21 +107,21 @@ impl<'a> Pass<'a> {
         &mut self,
         files: &[&Path],
         open: impl Fn(&Path) -> Result<R>,
-        pulse: Progress<'_>,
+        progress: Progress<'_>,
     ) -> Result<()> {
         let mut position = 0;
         for path in files {
             let mut blocks = Blocks::new(open(path)?, self.options);
             self.read_file(&mut blocks, &mut |bytes| {
                 position += bytes;
-                pulse(position)
+                progress(position)
             })
             .map_err(|error| error.in_file(path))?;
         }
         Ok(())
     }
 
-    fn read_file<R: Read + Send>(&mut self, blocks: &mut Blocks<R>, pulse: Progress<'_>) -> Result<()> {
+    fn read_file<R: Read + Send>(&mut self, blocks: &mut Blocks<R>, progress: Progress<'_>) -> Result<()> {
         let (header, lines) = blocks.header()?;
         let order = self.match_header(header).map_err(|error| error.at_line(lines.max(1) as u64))?;
         let Pass { options, columns, wanted, lines: all_lines, .. } = self;
@@ -138,7 +138,7 @@ impl<'a> Pass<'a> {
                 lines.extend(piece.cells.lines.iter().map(|found| line + found));
                 piece.append_to(columns, &order, wanted);
                 line += breaks;
-                pulse(bytes)
+                progress(bytes)
             },
         )?;
         all_lines.push(lines);

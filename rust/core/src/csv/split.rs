@@ -1,4 +1,4 @@
-//! Text to cells: where records end, and where the cells of each begin and end.
+//! Splits CSV text into records and cells.
 
 use crate::error::{Error, Result};
 

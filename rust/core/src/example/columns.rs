@@ -169,7 +169,8 @@ impl Column {
         Ok(())
     }
 
-    /// Makes room for `rows` rows in all, judging by the `done` that are there, so that it need not grow again and again.
+    /// Makes room for `rows` rows in all, judging by the `done` that are there, so that it need not grow again and
+    /// again.
     pub fn expect(&mut self, done: usize, rows: usize) -> Result<()> {
         let expected = |used: usize| (used / done.max(1) + 1).saturating_mul(rows + rows / 16);
         match &mut self.values {

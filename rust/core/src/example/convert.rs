@@ -1,4 +1,4 @@
-//! From a value in a list to an element in memory, for every element type.
+//! Converts values of a list to elements of a column, for every dtype.
 
 use bytemuck::Pod;
 use half::f16;

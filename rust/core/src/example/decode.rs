@@ -1,4 +1,4 @@
-//! From records whose columns are found to columns in memory.
+//! Decodes the located values of records into columns.
 
 use bytemuck::Pod;
 use libdeflater::Decompressor;
@@ -102,8 +102,8 @@ impl<'a, 'r> ColumnCells<'a, 'r> {
         }
     }
 
-    /// Refuses more missing rows than may be filled in: no bytes of a record stand behind them. The column has `lacking` of
-    /// them already.
+    /// Refuses more missing rows than may be filled in: no bytes of a record stand behind them. The column has
+    /// `lacking` of them already.
     fn check_missing(&self, lacking: usize) -> Result<()> {
         let bytes = match &self.spec.missing {
             Missing::Refuse => return Ok(()),

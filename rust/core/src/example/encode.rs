@@ -1,4 +1,4 @@
-//! From columns to records: one entry per key, key before value, one packed chunk a list, keys sorted.
+//! Encodes columns to records: one entry per key, key before value, one packed chunk per list, keys sorted.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -14,7 +14,8 @@ use crate::io::buffer_pool::BufferPool;
 use crate::io::file_contents::FileContents;
 use crate::ordered_queue::in_order;
 
-/// Records are encoded in pieces of about this many bytes of input: enough to be worth a thread, few enough for its cache.
+/// Records are encoded in pieces of about this many bytes of input: enough to be worth a thread, few enough for its
+/// cache.
 const PIECE_BYTES: usize = 1 << 19;
 
 /// Memory that records leave for the next ones.

@@ -1,4 +1,4 @@
-//! Some rows of columns, in any order: column by column, so that the processor waits for many of them at once.
+//! Selects rows of columns in any order, column by column, so that memory loads overlap.
 
 use crate::error::{Error, Kind, Result};
 use crate::example::encode::{Input, Values};

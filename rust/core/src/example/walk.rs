@@ -1,4 +1,4 @@
-//! `tf.train.Example` on the wire: a whole parser with protobuf's semantics, and a walk that finds columns fast.
+//! Parses `tf.train.Example`: a full parser with protobuf's semantics, and a fast walk that locates columns.
 //!
 //! Nearly every record has one shape: one `Features` message, entries of key then value, one packed chunk a list. The
 //! walk takes that shape alone and borrows each column's bytes; whatever else a record does (several chunks, unpacked
@@ -109,7 +109,8 @@ impl<'a> Feature<'a> {
     }
 }
 
-/// The entries of a serialized map message (`Features`, `FeatureLists`): each key with its value's bytes, merged in place.
+/// The entries of a serialized map message (`Features`, `FeatureLists`): each key with its value's bytes, merged in
+/// place.
 pub(crate) fn merge_map<'a, V: Default>(
     map: &mut BTreeMap<&'a str, V>,
     bytes: &'a [u8],

@@ -1,4 +1,4 @@
-//! From record numbers to batches: read, check, decode, whatever the order.
+//! Makes batches from record numbers in any order: read, check, decode.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,37 +12,37 @@ use crate::format::container::RecordScratch;
 use crate::format::gather::{self, fitting, touch};
 use crate::image::Images;
 use crate::interrupt;
-use crate::io::cached_file::MAX_HELD;
+use crate::io::cached_file::MAX_CACHED;
 use crate::io::file::Progress;
 use crate::ordered_queue::in_order;
 
-/// About this many bytes are checked and decoded at a time, and read if they are neighbours: little enough for a core's
+/// About this many bytes are checked and decoded at a time, and read if records are neighbours: they fit into a core's
 /// cache.
 const PIECE_BYTES: u64 = 1 << 18;
 
 /// At most this many values are decoded at a time, however small their records are.
 const PIECE_CELLS: usize = 1 << 20;
 
-/// About this many bytes of small records are read at a time where they are no neighbours: some of them may be.
+/// About this many bytes of small records in random order are read at a time: some of them may be neighbours.
 const GATHER_BYTES: u64 = 1 << 20;
 
-/// What counts as small.
+/// Maximum bytes of a small record.
 const SMALL_RECORD: u64 = 1 << 12;
 
-/// So many neighbours are located at a time: little enough for a core's cache, and for memory that is at hand.
+/// Number of neighbours located at a time: their rows fit into a core's cache.
 const LOCATED: usize = 1 << 10;
-/// So many records that are no neighbours: some of them may be.
+/// Number of records in random order located at a time: some of them may be neighbours.
 const GATHERED: usize = 1 << 13;
 
-/// Records that are given in memory are decoded in steps of about this many bytes.
+/// Records in memory are decoded in steps of about this many bytes.
 const DECODED_BYTES: usize = 1 << 23;
-/// So many of them at a time, at most.
+/// Maximum number of them at a time.
 const DECODED: usize = 1 << 14;
 
 /// Threads are started for parts of at least this many bytes.
 const PART_BYTES: u64 = 1 << 17;
 
-/// What makes batches of records.
+/// Makes batches of records.
 #[derive(Debug)]
 pub struct BatchDecoder {
     /// Where the records are.
@@ -51,7 +51,7 @@ pub struct BatchDecoder {
     pub plan: Arc<Plan>,
     /// The images among them.
     pub images: Option<Arc<Images>>,
-    /// Whether bad records are left out of their batch.
+    /// True to leave out invalid records.
     pub skip: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct BatchDecoder {
 pub struct Rows<'a> {
     /// Their numbers.
     pub numbers: &'a [u64],
-    /// Their places in the global order.
+    /// Their positions in the global order.
     pub places: &'a [u64],
     /// The epoch.
     pub epoch: u64,
@@ -77,33 +77,33 @@ impl Rows<'_> {
 pub struct Batch {
     /// Its columns.
     pub columns: Vec<Column>,
-    /// How many rows they have.
+    /// Number of rows.
     pub rows: usize,
-    /// The size of the records' frames.
+    /// Size of the records' frames.
     pub frame_bytes: u64,
-    /// The bad records that were left out.
+    /// Invalid records that were left out.
     pub skipped: Vec<Skipped>,
 }
 
 impl Batch {
-    /// How many bytes of memory its columns take.
+    /// Bytes of memory of its columns.
     pub fn bytes(&self) -> usize {
         self.columns.iter().map(Column::bytes).sum()
     }
 }
 
-/// A bad record that was left out of its batch.
+/// An invalid record that was left out of its batch.
 #[derive(Clone, Debug)]
 pub struct Skipped {
-    /// Its row, had it been there.
+    /// The row it would have had.
     pub row: usize,
     /// Its number.
     pub number: u64,
-    /// Why.
+    /// Its error.
     pub error: Error,
 }
 
-/// Where the time went.
+/// Time per stage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StageTimes {
     /// Finding and reading records.
@@ -125,29 +125,29 @@ impl std::ops::AddAssign for StageTimes {
     }
 }
 
-/// What a thread uses again and again.
+/// Memory that a thread reuses, and its clock.
 pub struct DecodeScratch<'a> {
-    /// What is read into.
+    /// Memory that frames are read into.
     pub buffer: Vec<u8>,
     /// Memory that records are decoded into.
     pub records: RecordScratch,
-    /// How many bytes of shards the process may hold for it.
-    pub hold: u64,
-    /// Where its time went.
+    /// Maximum bytes of shards that the process caches.
+    pub cache_budget: u64,
+    /// Time per stage so far.
     pub spent: StageTimes,
-    /// Called now and then; an error from it ends the work.
-    pub pulse: Progress<'a>,
+    /// Callback; an error from it ends the work.
+    pub progress: Progress<'a>,
 }
 
 impl<'a> DecodeScratch<'a> {
-    /// Nothing used yet.
-    pub fn new(pulse: Progress<'a>) -> DecodeScratch<'a> {
+    /// Create scratch memory with the default budget.
+    pub fn new(progress: Progress<'a>) -> DecodeScratch<'a> {
         DecodeScratch {
             buffer: Vec::new(),
             records: RecordScratch::default(),
-            hold: MAX_HELD,
+            cache_budget: MAX_CACHED,
             spent: StageTimes::default(),
-            pulse,
+            progress,
         }
     }
 }
@@ -163,7 +163,7 @@ impl Lap {
     }
 }
 
-/// Whether an error is that of a record, not of a file or of who asked.
+/// Return true for an error of a record, not of a file or of an argument.
 fn is_bad_record(error: &Error) -> bool {
     (error.kind().is_corrupt() || error.kind().is_schema()) && error.record().is_some()
 }
@@ -171,7 +171,7 @@ fn is_bad_record(error: &Error) -> bool {
 /// Decodes records into columns, some megabytes at a time. An error names the record by its number among them.
 pub fn decode_all(plan: &Plan, records: &[&[u8]]) -> Result<Vec<Column>> {
     let mut columns: Vec<Column> = plan.specs().iter().map(Column::empty).collect();
-    // What a record becomes may be much more than what it takes compressed.
+    // A decoded record may be much larger than its compressed bytes.
     let row = plan.specs().iter().filter_map(Spec::row_bytes).fold(1, usize::saturating_add);
     let mut done = 0;
     while done < records.len() {
@@ -198,22 +198,22 @@ pub fn decode_all(plan: &Plan, records: &[&[u8]]) -> Result<Vec<Column>> {
 }
 
 impl BatchDecoder {
-    /// Records as batches of `batch` rows, the last of what is left.
-    pub fn batches(&self, rows: Rows<'_>, batch: usize, tools: &mut DecodeScratch<'_>) -> Result<Vec<Batch>> {
-        match self.all(rows, batch, tools) {
+    /// Make batches of `batch` rows; the last has the rest.
+    pub fn batches(&self, rows: Rows<'_>, batch: usize, scratch: &mut DecodeScratch<'_>) -> Result<Vec<Batch>> {
+        match self.all(rows, batch, scratch) {
             Err(error) if self.skip && is_bad_record(&error) => (0..rows.numbers.len())
                 .step_by(batch)
-                .map(|from| self.good(rows.part(from, from.saturating_add(batch).min(rows.numbers.len())), tools))
+                .map(|from| self.good(rows.part(from, from.saturating_add(batch).min(rows.numbers.len())), scratch))
                 .collect(),
             result => result,
         }
     }
 
-    /// A batch without its bad records.
-    fn good(&self, rows: Rows<'_>, tools: &mut DecodeScratch<'_>) -> Result<Batch> {
+    /// Make a batch without its invalid records.
+    fn good(&self, rows: Rows<'_>, scratch: &mut DecodeScratch<'_>) -> Result<Batch> {
         let (mut numbers, mut places, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
         for (row, (&number, &place)) in rows.numbers.iter().zip(rows.places).enumerate() {
-            match self.all(rows.part(row, row + 1), 1, tools) {
+            match self.all(rows.part(row, row + 1), 1, scratch) {
                 Ok(_) => {
                     numbers.push(number);
                     places.push(place);
@@ -223,9 +223,9 @@ impl BatchDecoder {
             }
         }
         let rows = Rows { numbers: &numbers, places: &places, epoch: rows.epoch };
-        let mut batch = match self.all(rows, numbers.len().max(1), tools)?.pop() {
+        let mut batch = match self.all(rows, numbers.len().max(1), scratch)?.pop() {
             Some(batch) => batch,
-            None => self.finish(Batch { columns: self.columns(), ..Batch::default() }, rows, &mut tools.spent)?,
+            None => self.finish(Batch { columns: self.columns(), ..Batch::default() }, rows, &mut scratch.spent)?,
         };
         batch.skipped = skipped;
         Ok(batch)
@@ -246,7 +246,7 @@ impl BatchDecoder {
         Ok(batch)
     }
 
-    /// An error that names a row becomes one that names a record and its place.
+    /// Replace the row that an error names by its record and place.
     fn place(&self, numbers: &[u64], error: Error) -> Error {
         match error.record().and_then(|row| numbers.get(row as usize)) {
             Some(&number) => self.shards.place(number, error),
@@ -254,8 +254,8 @@ impl BatchDecoder {
         }
     }
 
-    /// All of the records, or the first error.
-    fn all(&self, rows: Rows<'_>, batch: usize, tools: &mut DecodeScratch<'_>) -> Result<Vec<Batch>> {
+    /// Decode all records, or return the first error.
+    fn all(&self, rows: Rows<'_>, batch: usize, scratch: &mut DecodeScratch<'_>) -> Result<Vec<Batch>> {
         let numbers = rows.numbers;
         let mut lap = Lap(Instant::now());
         let neighbours = numbers.is_sorted_by(|one, next| one.checked_add(1) == Some(*next));
@@ -266,18 +266,18 @@ impl BatchDecoder {
         let mut current = Batch { columns: self.columns(), ..Batch::default() };
         let mut read = 0;
         while read < numbers.len() {
-            (tools.pulse)(read as u64)?;
+            (scratch.progress)(read as u64)?;
             if read == first + located.len() {
                 first = read;
-                located = self.shards.rows(&numbers[first..numbers.len().min(first + step)], tools.pulse)?;
+                located = self.shards.rows(&numbers[first..numbers.len().min(first + step)], scratch.progress)?;
                 let bytes: u64 = located.iter().map(gather::Row::bytes).sum();
                 let small = !neighbours && bytes / SMALL_RECORD < located.len() as u64;
                 limit = if small { GATHER_BYTES } else { PIECE_BYTES };
             }
             let located = &mut located[read - first..];
             let end = read + fitting(located, limit);
-            let frames = gather::frames(&mut located[..end - read], &mut tools.buffer, tools.hold)?;
-            lap.end(&mut tools.spent.read);
+            let frames = gather::frames(&mut located[..end - read], &mut scratch.buffer, scratch.cache_budget)?;
+            lap.end(&mut scratch.spent.read);
             let mut row = read;
             while row < end {
                 let whole = batch.min(numbers.len() - (row - current.rows));
@@ -287,24 +287,24 @@ impl BatchDecoder {
                 let frames = &frames[row - read..row - read + count];
                 if !neighbours {
                     touch(frames);
-                    lap.end(&mut tools.spent.read);
+                    lap.end(&mut scratch.spent.read);
                 }
                 let place = |error: Error| self.place(&numbers[row..row + count], error);
-                let data = gather::decode(&located[..count], frames, &mut tools.records).map_err(place)?;
-                lap.end(&mut tools.spent.check);
+                let data = gather::decode(&located[..count], frames, &mut scratch.records).map_err(place)?;
+                lap.end(&mut scratch.spent.check);
                 let walked = walk(&self.plan, data.iter().copied()).map_err(place)?;
                 for (number, column) in current.columns.iter_mut().enumerate() {
                     walked.append(number, column).map_err(place)?;
                     column.expect(current.rows + count, whole)?;
                 }
-                lap.end(&mut tools.spent.decode);
+                lap.end(&mut scratch.spent.decode);
                 current.frame_bytes += located[..count].iter().map(gather::Row::bytes).sum::<u64>();
                 current.rows += count;
                 row += count;
                 if current.rows == whole {
                     let next = Batch { columns: self.columns(), ..Batch::default() };
                     let done = std::mem::replace(&mut current, next);
-                    batches.push(self.finish(done, rows.part(row - whole, row), &mut tools.spent)?);
+                    batches.push(self.finish(done, rows.part(row - whole, row), &mut scratch.spent)?);
                     lap = Lap(Instant::now());
                 }
             }
@@ -313,7 +313,7 @@ impl BatchDecoder {
         Ok(batches)
     }
 
-    /// Some records as one batch, made on threads where that is worth it.
+    /// Make one batch, on several threads if it is large enough.
     pub fn batch(&self, rows: Rows<'_>, threads: usize) -> Result<Batch> {
         let count = rows.numbers.len();
         let bytes: u64 = match threads {

@@ -1,5 +1,5 @@
-//! A running epoch: order, read, check, decode and batch on threads of its own, a bounded way ahead of whoever takes the
-//! batches.
+//! The feed: threads that order, read, check, decode and batch the records of an epoch, with a bounded number of bytes
+//! in flight.
 
 pub mod batch;
 pub mod shard_set;
@@ -15,48 +15,48 @@ use crate::interrupt::{self, Watch};
 use crate::order::{Order, MAX_LENGTH};
 use crate::ordered_queue::{Limits, NextItem, Queue};
 
-/// Threads take work in runs of whole batches of about this many bytes: enough that handing over costs little.
+/// Threads claim work in runs of whole batches of about this many bytes: enough that the queue costs little.
 const RUN_BYTES: u64 = 1 << 20;
 
-/// So many runs fit into the budget, at least.
+/// Minimum number of runs that fit into the budget.
 const RUNS: u64 = 4;
 
 /// What to read, in batches of what size, on how many threads.
 #[derive(Clone, Debug)]
 pub struct FeedOptions {
-    /// Which record comes where.
+    /// Order of the records.
     pub order: Order,
-    /// In this epoch.
+    /// Number of the epoch.
     pub epoch: u64,
-    /// From this position on.
+    /// First position.
     pub start: u64,
-    /// To before this one, or to the end.
+    /// Position to stop before. Default: the end.
     pub stop: Option<u64>,
     /// Positions per batch.
     pub batch: usize,
-    /// Whether a last, smaller batch is left out.
+    /// True to leave out a last, smaller batch.
     pub drop_remainder: bool,
     /// Threads that read and decode.
     pub threads: usize,
-    /// The bytes of memory that it may take: a third for batches that wait to be taken, the rest for shards that are held
-    /// because they are read at random.
+    /// Memory budget in bytes: a third for batches in flight, the rest for shards that are cached because they are read
+    /// at random.
     pub budget: usize,
 }
 
-/// Where the time of a feed went, and what came of it.
+/// Times and counts of a feed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
-    /// The time of its threads.
+    /// Time of its threads per stage.
     pub spent: StageTimes,
-    /// How long threads waited for room.
+    /// Time that threads waited for budget.
     pub full: Duration,
-    /// How long batches were waited for.
+    /// Time that the consumer waited for batches.
     pub empty: Duration,
-    /// How many records were given out.
+    /// Number of records delivered.
     pub records: u64,
-    /// The bytes of their frames.
+    /// Bytes of their frames.
     pub bytes: u64,
-    /// How many batches were given out.
+    /// Number of batches delivered.
     pub batches: u64,
 }
 
@@ -69,7 +69,7 @@ type Run = Result<Vec<Placed>>;
 pub struct Feed {
     queue: Arc<Queue<Run>>,
     work: Arc<Work>,
-    /// Ends what its threads are at.
+    /// Ends the work of its threads.
     watch: Watch,
     threads: Vec<JoinHandle<()>>,
     run: std::vec::IntoIter<Placed>,
@@ -78,7 +78,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Starts the threads.
+    /// Start the threads.
     pub fn start(decoder: BatchDecoder, options: FeedOptions) -> Result<Feed> {
         let FeedOptions { order, epoch, start, stop, batch, drop_remainder, threads, budget } = options;
         if batch == 0 || threads == 0 {
@@ -91,11 +91,11 @@ impl Feed {
         }
         let stop = if drop_remainder { stop - (stop - start) % batch as u64 } else { stop };
         let bytes = budget / 3;
-        let hold = (budget - bytes) as u64;
+        let cache_budget = (budget - bytes) as u64;
         let queue = Arc::new(Queue::new(Limits { ahead: usize::MAX, at_first: threads, bytes }));
-        let progress = Mutex::new(RunTotals { next: start, ..RunTotals::default() });
+        let totals = Mutex::new(RunTotals { next: start, ..RunTotals::default() });
         let share = bytes as u64 / RUNS.max(2 * threads as u64);
-        let work = Arc::new(Work { decoder, order, epoch, stop, batch, ramp: threads, share, hold, progress });
+        let work = Arc::new(Work { decoder, order, epoch, stop, batch, ramp: threads, share, cache_budget, totals });
         let watch = Watch::default();
         let threads = (0..threads)
             .map(|_| {
@@ -118,7 +118,7 @@ impl Feed {
         }
     }
 
-    /// The next batch, waiting for it at most `patience`.
+    /// Return the next batch; wait at most `patience`.
     pub fn take(&mut self, patience: Duration) -> Result<NextItem<Placed>> {
         self.check_process()?;
         loop {
@@ -144,16 +144,16 @@ impl Feed {
         }
     }
 
-    /// Where the time went so far.
+    /// Return the times and counts so far.
     pub fn stats(&self) -> Result<Stats> {
         self.check_process()?;
-        // One lock after the other: who has the queue's may wait for that of the progress.
-        let spent = self.work.progress().spent;
+        // One lock after the other: who has the queue's may wait for that of the totals.
+        let spent = self.work.totals().spent;
         let full = self.queue.full();
         Ok(Stats { spent, full, ..self.stats })
     }
 
-    /// Ends its threads, without waiting for them. In a fork they do not exist, and one of them may hold the lock.
+    /// End its threads without waiting for them. In a fork they do not exist, and one of them may hold the lock.
     pub fn end(&self) {
         if self.process == std::process::id() {
             self.watch.end();
@@ -161,7 +161,7 @@ impl Feed {
         }
     }
 
-    /// Leaves its threads to themselves: dropping it does not wait for them.
+    /// Detach its threads: dropping the feed does not wait for them.
     pub fn detach(mut self) {
         self.end();
         self.threads.clear();
@@ -209,20 +209,20 @@ struct Work {
     epoch: u64,
     stop: u64,
     batch: usize,
-    /// After so many runs, runs may be twice as long: the first batch is there soon.
+    /// Number of runs after which runs may be twice as long: the first batch is ready soon.
     ramp: usize,
-    /// The bytes of batches that a run may have.
+    /// Maximum bytes of a run's batches.
     share: u64,
-    /// The bytes of shards that may be held for it.
-    hold: u64,
-    progress: Mutex<RunTotals>,
+    /// Maximum bytes of cached shards.
+    cache_budget: u64,
+    totals: Mutex<RunTotals>,
 }
 
 #[derive(Default)]
 struct RunTotals {
-    /// The position that the next run begins at.
+    /// First position of the next run.
     next: u64,
-    /// What was read and made so far, to judge what is to come.
+    /// Positions and bytes so far: an estimate for the runs to come.
     positions: u64,
     frame_bytes: u64,
     bytes: u64,
@@ -230,61 +230,61 @@ struct RunTotals {
 }
 
 impl Work {
-    fn progress(&self) -> MutexGuard<'_, RunTotals> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    fn totals(&self) -> MutexGuard<'_, RunTotals> {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self, queue: &Queue<Run>) {
-        let mut pulse = |_| interrupt::check();
-        let mut tools = DecodeScratch { hold: self.hold, ..DecodeScratch::new(&mut pulse) };
+        let mut progress = |_| interrupt::check();
+        let mut scratch = DecodeScratch { cache_budget: self.cache_budget, ..DecodeScratch::new(&mut progress) };
         while let Some((number, positions)) = queue.claim(|number| self.next_run(number)) {
             let count = positions.end - positions.start;
-            let run = contained(|| self.decode(positions, &mut tools));
+            let run = contained(|| self.decode(positions, &mut scratch));
             let (mut bytes, mut frame_bytes) = (0, 0);
             for (_, batch) in run.iter().flatten() {
                 bytes += batch.bytes();
                 frame_bytes += batch.frame_bytes;
             }
             {
-                let mut progress = self.progress();
-                progress.positions += count;
-                progress.frame_bytes += frame_bytes;
-                progress.bytes += bytes as u64;
-                progress.spent += std::mem::take(&mut tools.spent);
+                let mut totals = self.totals();
+                totals.positions += count;
+                totals.frame_bytes += frame_bytes;
+                totals.bytes += bytes as u64;
+                totals.spent += std::mem::take(&mut scratch.spent);
             }
             queue.deliver(number, run, bytes);
         }
     }
 
-    /// The positions of the next run: whole batches of about [`RUN_BYTES`] in all, few at first.
+    /// Return the positions of the next run: whole batches of about [`RUN_BYTES`] in all, few at first.
     fn next_run(&self, number: usize) -> Option<Range<u64>> {
-        let mut progress = self.progress();
-        let start = progress.next;
+        let mut totals = self.totals();
+        let start = totals.next;
         if start >= self.stop {
             return None;
         }
         let fit = |most: u64, bytes: u64| {
-            let positions = u128::from(most) * u128::from(progress.positions) / u128::from(bytes.max(1));
+            let positions = u128::from(most) * u128::from(totals.positions) / u128::from(bytes.max(1));
             u64::try_from(positions).unwrap_or(u64::MAX) / self.batch as u64
         };
-        let batches = fit(RUN_BYTES, progress.frame_bytes)
-            .min(fit(self.share, progress.bytes))
+        let batches = fit(RUN_BYTES, totals.frame_bytes)
+            .min(fit(self.share, totals.bytes))
             .min(1 << (number / self.ramp).min(20))
             .max(1);
         let end = start.saturating_add(batches.saturating_mul(self.batch as u64)).min(self.stop);
-        progress.next = end;
+        totals.next = end;
         Some(start..end)
     }
 
-    fn decode(&self, positions: Range<u64>, tools: &mut DecodeScratch<'_>) -> Run {
+    fn decode(&self, positions: Range<u64>, scratch: &mut DecodeScratch<'_>) -> Run {
         let began = Instant::now();
         let mut places: Vec<u64> = positions.clone().collect();
         let mut numbers = places.clone();
         self.order.apply(self.epoch, &mut numbers);
         self.order.places(&mut places);
-        tools.spent.read += began.elapsed();
+        scratch.spent.read += began.elapsed();
         let rows = Rows { numbers: &numbers, places: &places, epoch: self.epoch };
-        let batches = self.decoder.batches(rows, self.batch, tools)?;
+        let batches = self.decoder.batches(rows, self.batch, scratch)?;
         Ok(positions.step_by(self.batch).zip(batches).collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Many shards as one sequence of records; each is opened when it is first needed, on whatever thread.
+//! Many shards as one sequence of records; each shard is opened on first use, by any thread.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,16 +14,16 @@ use crate::format::shard::Shard;
 use crate::format::tar::{self, TarRules};
 use crate::format::tfrecord::shard::TfRecordShard;
 use crate::interrupt;
-use crate::io::file::{Fetch, Progress, RandomAccessFile, Stamp, BRINGS};
+use crate::io::file::{Fetch, Progress, RandomAccessFile, Stamp, FETCH_ATTEMPTS};
 use crate::io::fork_cell::ForkCell;
 use crate::io::range_cache::RangeCache;
 
-/// A shard that is known from outside: its file, how many records it has, and where its index may be.
+/// What a manifest knows of a shard: its file, its number of records, and its index.
 #[derive(Clone, Debug)]
 pub struct ShardSource {
     /// The file.
     pub path: PathBuf,
-    /// How many records there are said to be.
+    /// Number of records, by the manifest.
     pub records: u64,
     /// Its index, which is used if it fits.
     pub sidecar: Option<PathBuf>,
@@ -34,12 +34,12 @@ pub struct ShardSource {
 /// Where the bytes of shards come from.
 #[derive(Debug)]
 enum Origin {
-    /// Files that are there.
-    Files,
-    /// Files that someone brings first.
-    Brought(Arc<dyn Fetch>),
-    /// Files that are elsewhere: the size of each, and what is here of it.
-    Pieces(Vec<(u64, Arc<RangeCache>)>),
+    /// Local files.
+    Local,
+    /// Files that are downloaded before they are opened.
+    Fetched(Arc<dyn Fetch>),
+    /// Remote files: the size of each, and its downloaded ranges.
+    Remote(Vec<(u64, Arc<RangeCache>)>),
 }
 
 /// A sequence of records over many shards.
@@ -47,9 +47,9 @@ enum Origin {
 pub struct ShardSet {
     sources: Vec<ShardSource>,
     opened: Vec<ForkCell<Shard>>,
-    /// The number of each shard's first record, and of none behind the last.
+    /// Number of each shard's first record, and the number of all records.
     starts: Vec<u64>,
-    /// How many threads have opened many at a time.
+    /// Number of calls of [`ShardSet::open`] so far.
     turns: AtomicUsize,
     origin: Origin,
     /// For each shard the file that must be unchanged when it is opened; empty where none is checked.
@@ -57,7 +57,7 @@ pub struct ShardSet {
 }
 
 impl ShardSet {
-    /// Shards, none of them opened yet.
+    /// Create a sequence; no shard is opened yet.
     pub fn new(sources: Vec<ShardSource>) -> Result<ShardSet> {
         let mut starts = Vec::with_capacity(sources.len() + 1);
         let mut end = 0u64;
@@ -71,22 +71,22 @@ impl ShardSet {
             starts.push(end);
         }
         let opened = sources.iter().map(|_| ForkCell::default()).collect();
-        Ok(ShardSet { sources, opened, starts, turns: AtomicUsize::new(0), origin: Origin::Files, stamps: Vec::new() })
+        Ok(ShardSet { sources, opened, starts, turns: AtomicUsize::new(0), origin: Origin::Local, stamps: Vec::new() })
     }
 
-    /// The same, where someone brings a file before it is opened.
+    /// Download each file with `fetch` before it is opened.
     #[must_use]
-    pub fn brought_by(self, bring: Arc<dyn Fetch>) -> ShardSet {
-        ShardSet { origin: Origin::Brought(bring), ..self }
+    pub fn fetched_by(self, fetch: Arc<dyn Fetch>) -> ShardSet {
+        ShardSet { origin: Origin::Fetched(fetch), ..self }
     }
 
-    /// The same with files that are elsewhere, of these sizes: what is read of them has to be put here first.
+    /// Read remote files of these sizes: ranges are added by [`ShardSet::put`] before they are read.
     #[must_use]
-    pub fn in_pieces(self, sizes: impl Iterator<Item = u64>) -> ShardSet {
-        ShardSet { origin: Origin::Pieces(sizes.map(|size| (size, Arc::default())).collect()), ..self }
+    pub fn remote(self, sizes: impl Iterator<Item = u64>) -> ShardSet {
+        ShardSet { origin: Origin::Remote(sizes.map(|size| (size, Arc::default())).collect()), ..self }
     }
 
-    /// The same, where each shard is opened only while its stamp's file is unchanged.
+    /// Open each shard only while its stamp's file is unchanged.
     #[must_use]
     pub fn stamped(self, stamps: Vec<Option<Arc<Stamp>>>) -> ShardSet {
         ShardSet { stamps, ..self }
@@ -96,21 +96,21 @@ impl ShardSet {
         self.stamps.get(number).and_then(Option::as_deref)
     }
 
-    /// Puts a piece of a file that is elsewhere, of which at most so many bytes are kept.
+    /// Add a downloaded range of a remote file, of which at most `most` bytes are cached.
     pub fn put(&self, shard: usize, offset: u64, bytes: Vec<u8>, most: usize) {
-        if let Origin::Pieces(files) = &self.origin {
+        if let Origin::Remote(files) = &self.origin {
             files[shard].1.put(offset, bytes, most);
         }
     }
 
-    /// Lets go of a shard's file until it is read again.
-    pub fn rest(&self, shard: usize) {
+    /// Close a shard's file until it is read again.
+    pub fn close(&self, shard: usize) {
         if let Some(opened) = self.opened[shard].get() {
-            opened.file().rest();
+            opened.file().close();
         }
     }
 
-    /// A shard's file; one that takes its place is an error if the shard has a stamp.
+    /// Fail if another file replaces this one and the shard has a stamp.
     fn watched(&self, number: usize, file: RandomAccessFile) -> RandomAccessFile {
         match self.stamp(number) {
             Some(stamp) => file.watched(stamp.path == self.sources[number].path),
@@ -118,27 +118,27 @@ impl ShardSet {
         }
     }
 
-    /// A shard's file, brought if that is how it comes.
-    fn file(&self, number: usize, pulse: Progress<'_>) -> Result<RandomAccessFile> {
+    /// Return a shard's file, downloaded if necessary.
+    fn file(&self, number: usize, progress: Progress<'_>) -> Result<RandomAccessFile> {
         let path = &self.sources[number].path;
         match &self.origin {
-            Origin::Files => RandomAccessFile::open(path).map(|file| self.watched(number, file)),
-            Origin::Pieces(files) => Ok(RandomAccessFile::in_pieces(path, files[number].0, files[number].1.clone())),
-            Origin::Brought(bring) => {
-                let mut left = BRINGS;
+            Origin::Local => RandomAccessFile::open(path).map(|file| self.watched(number, file)),
+            Origin::Remote(files) => Ok(RandomAccessFile::remote(path, files[number].0, files[number].1.clone())),
+            Origin::Fetched(fetch) => {
+                let mut left = FETCH_ATTEMPTS;
                 loop {
-                    bring.bring(path, pulse)?;
+                    fetch.fetch(path, progress)?;
                     left -= 1;
                     match RandomAccessFile::open(path) {
                         Err(error) if left > 0 && matches!(error.kind(), Kind::Io(Some(2))) => {}
-                        opened => return opened.map(|file| self.watched(number, file.brought_by(bring.clone()))),
+                        opened => return opened.map(|file| self.watched(number, file.fetched_by(fetch.clone()))),
                     }
                 }
             }
         }
     }
 
-    /// A single one that is open already.
+    /// A sequence of one open shard.
     pub fn of(shard: Shard) -> ShardSet {
         let records = shard.len() as u64;
         let source = ShardSource { path: shard.file().path().to_path_buf(), records, sidecar: None, rules: None };
@@ -149,22 +149,22 @@ impl ShardSet {
             opened: vec![opened],
             starts: vec![0, records],
             turns: AtomicUsize::new(0),
-            origin: Origin::Files,
+            origin: Origin::Local,
             stamps: Vec::new(),
         }
     }
 
-    /// How many records.
+    /// Number of records.
     pub fn len(&self) -> u64 {
         self.starts[self.sources.len()]
     }
 
-    /// Whether there are none.
+    /// Return true if there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Which shard a record is in, and which one of it.
+    /// Return the shard of a record, and the record's number within it.
     pub fn locate(&self, number: u64) -> Result<(usize, usize)> {
         if number >= self.len() {
             let message = format!("expected a record number below {}, got {number}", self.len());
@@ -174,25 +174,25 @@ impl ShardSet {
         Ok((shard, (number - self.starts[shard]) as usize))
     }
 
-    /// The numbers of a shard's records.
+    /// Return the numbers of a shard's records.
     pub fn numbers(&self, shard: usize) -> std::ops::Range<u64> {
         self.starts[shard]..self.starts[shard + 1]
     }
 
-    /// A shard, if it is open.
+    /// Return a shard if it is open.
     pub fn opened(&self, number: usize) -> Option<&Shard> {
         self.opened[number].get()
     }
 
-    /// A shard, opened if it is not yet. Two threads that need it at once may both open it; one of the two is kept. So
-    /// nobody waits for a thread that a fork left behind.
-    pub fn shard(&self, number: usize, pulse: Progress<'_>) -> Result<&Shard> {
+    /// Return a shard; open it on first use. Two threads may open it at once, and one result is kept: a fork never
+    /// waits for a thread that it does not have.
+    pub fn shard(&self, number: usize, progress: Progress<'_>) -> Result<&Shard> {
         if let Some(shard) = self.opened[number].get() {
             return Ok(shard);
         }
-        let opened = self.open_shard(number, pulse);
+        let opened = self.open_shard(number, progress);
         // Checked last: while the stamp's file is unchanged, so are the shard and the index that were opened before.
-        // An error of a shard that was replaced is an error of that.
+        // The error of a shard that was replaced reports the replacement.
         self.stamp(number).map_or(Ok(()), Stamp::check)?;
         self.opened[number].fill(opened?).ok_or_else(|| {
             let message = "expected a process that was not forked twice while shards were opened";
@@ -200,16 +200,16 @@ impl ShardSet {
         })
     }
 
-    fn open_shard(&self, number: usize, pulse: Progress<'_>) -> Result<Shard> {
+    fn open_shard(&self, number: usize, progress: Progress<'_>) -> Result<Shard> {
         let source = &self.sources[number];
-        let file = self.file(number, pulse)?;
+        let file = self.file(number, progress)?;
         let sidecar = match source.sidecar.as_deref().map(Index::read) {
             Some(Ok(index)) if file.is_whole() => Sidecar::Try(index),
             Some(Ok(index)) => Sidecar::Use(index), // what is elsewhere is not scanned
             Some(Err(error)) if !file.is_whole() => return Err(error),
             Some(Err(_)) | None => Sidecar::Ignore,
         };
-        let opened = Shard::from_file(file, sidecar, source.rules.as_ref(), pulse).and_then(|shard| {
+        let opened = Shard::from_file(file, sidecar, source.rules.as_ref(), progress).and_then(|shard| {
             if shard.len() as u64 == source.records {
                 return Ok(shard);
             }
@@ -218,16 +218,16 @@ impl ShardSet {
             Err(Error::corrupt(message).advise(advice).in_file(&source.path))
         });
         match opened {
-            Err(error) if error.kind().is_corrupt() => self.cut_off(number, pulse).ok_or(error),
+            Err(error) if error.kind().is_corrupt() => self.cut_off(number, progress).ok_or(error),
             opened => opened,
         }
     }
 
-    /// A TFRecord shard that was cut off since its index was made: the records that are left are where they were, and each
-    /// of the others is an error of its own.
-    fn cut_off(&self, number: usize, pulse: Progress<'_>) -> Option<Shard> {
+    /// Open a TFRecord shard that was truncated after its index was made: the remaining records are read, and each of
+    /// the others is an error.
+    fn cut_off(&self, number: usize, progress: Progress<'_>) -> Option<Shard> {
         let index = Index::read(self.sources[number].sidecar.as_deref()?).ok()?;
-        let file = self.file(number, pulse).ok()?;
+        let file = self.file(number, progress).ok()?;
         let size = file.size();
         let known =
             index.compression == Compression::None && index.offsets.len() as u64 == self.sources[number].records + 1;
@@ -237,8 +237,8 @@ impl ShardSet {
         Some(Shard::new(TfRecordShard::truncated(file, &index)))
     }
 
-    /// Opens the shards of some records that are not open yet. Threads that need the same ones begin at different ends.
-    pub fn open(&self, numbers: &[u64], pulse: Progress<'_>) -> Result<()> {
+    /// Open the shards of some records. Threads that need the same shards begin at different ends.
+    pub fn open(&self, numbers: &[u64], progress: Progress<'_>) -> Result<()> {
         let mut closed = Vec::new();
         let mut within = 0..0;
         for &number in numbers {
@@ -255,10 +255,10 @@ impl ShardSet {
         if self.turns.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
             closed.reverse();
         }
-        closed.into_iter().try_for_each(|shard| self.shard(shard, pulse).map(drop))
+        closed.into_iter().try_for_each(|shard| self.shard(shard, progress).map(drop))
     }
 
-    /// One record's data, checked.
+    /// Return one record, checked.
     pub fn read<'b>(&'b self, number: u64, buffer: &'b mut ReadBuffer) -> Result<&'b [u8]> {
         let (shard, record) = self.locate(number)?;
         self.shard(shard, &mut |_| interrupt::check())?.read(record, buffer)
@@ -295,13 +295,13 @@ impl ShardSet {
         read_rows(&mut rows, progress, |row, error| self.place(numbers[row], error))
     }
 
-    /// Whether reading a record needs no system call.
+    /// Return true if reading a record needs no system call.
     pub fn is_in_memory(&self, number: u64) -> bool {
         let shard = self.locate(number).ok().and_then(|(shard, _)| self.opened[shard].get());
         shard.is_some_and(|shard| shard.is_in_memory())
     }
 
-    /// Adds the file, the number within it and the offset to the error of one record.
+    /// Add the file, the number within it and the offset to the error of a record.
     pub fn place(&self, number: u64, error: Error) -> Error {
         match self.locate(number) {
             Ok((shard, record)) => {
@@ -369,7 +369,7 @@ mod tests {
         assert_eq!(read(1).unwrap(), b"record 1", "an open file is read on");
         let error = read(100).unwrap_err();
         assert_eq!((error.kind(), error.path()), (Kind::Replaced, Some(sources[1].path.as_path())), "{error}");
-        shards.rest(0);
+        shards.close(0);
         assert_eq!(read(2).unwrap_err().kind(), Kind::Replaced, "opened again");
 
         // One stamp for all, as a manifest is.
@@ -420,7 +420,7 @@ mod tests {
     struct Copies(PathBuf, AtomicUsize);
 
     impl Fetch for Copies {
-        fn bring(&self, path: &std::path::Path, _: Progress<'_>) -> Result<()> {
+        fn fetch(&self, path: &std::path::Path, _: Progress<'_>) -> Result<()> {
             self.1.fetch_add(1, Ordering::Relaxed);
             let from = self.0.join(path.file_name().unwrap());
             std::fs::copy(&from, path).map(drop).map_err(|error| Error::io("copying failed", &error).in_file(&from))
@@ -432,15 +432,15 @@ mod tests {
         let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let mut sources = written(there.path(), &[3, 100]); // so many that it is not held
         sources.iter_mut().for_each(|source| source.path = here.path().join(source.path.file_name().unwrap()));
-        let bring = Arc::new(Copies(there.path().into(), AtomicUsize::new(0)));
-        let shards = ShardSet::new(sources.clone()).unwrap().brought_by(bring.clone());
+        let fetch = Arc::new(Copies(there.path().into(), AtomicUsize::new(0)));
+        let shards = ShardSet::new(sources.clone()).unwrap().fetched_by(fetch.clone());
         let read = |number| shards.read(number, &mut ReadBuffer::default()).map(<[u8]>::to_vec);
         assert_eq!(read(4).unwrap(), b"record 4");
         assert!(!sources[0].path.exists() && sources[1].path.exists(), "only what is needed is brought");
         std::fs::remove_file(&sources[1].path).unwrap();
         assert_eq!(read(5).unwrap(), b"record 5", "an open file is read on");
-        shards.rest(1);
-        assert_eq!((read(6).unwrap(), bring.1.load(Ordering::Relaxed)), (b"record 6".to_vec(), 2));
+        shards.close(1);
+        assert_eq!((read(6).unwrap(), fetch.1.load(Ordering::Relaxed)), (b"record 6".to_vec(), 2));
         std::fs::remove_file(there.path().join("0.tfrecord")).unwrap();
         assert!(read(0).unwrap_err().to_string().starts_with("copying failed"));
     }
@@ -484,7 +484,7 @@ mod tests {
         sources[1].sidecar = Some(index);
         sources.iter_mut().for_each(|source| source.path = "elsewhere".into());
         let sizes = [0, bytes.len() as u64].into_iter();
-        let shards = ShardSet::new(sources).unwrap().in_pieces(sizes);
+        let shards = ShardSet::new(sources).unwrap().remote(sizes);
         let mut asked = 0;
         let record = loop {
             match shards.read(5, &mut ReadBuffer::default()) {

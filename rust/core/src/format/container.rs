@@ -1,4 +1,4 @@
-//! What all files of records can do: the trait behind [`Shard`](crate::format::shard::Shard), and the memory that reads reuse.
+//! The trait of all files of records, and the memory that reads reuse.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use crate::format::frame::Frames;
 use crate::format::index::Index;
 use crate::format::record_arena::RecordArena;
 use crate::format::riegeli::chunk_cache::ChunkCache;
-use crate::io::cached_file::MAX_HELD;
+use crate::io::cached_file::MAX_CACHED;
 use crate::io::file::{Progress, RandomAccessFile};
 use crate::limits;
 
@@ -75,8 +75,8 @@ pub struct ReadBuffer {
 
 /// A file whose records are read in any order: TFRecord, ArrayRecord or tar.
 ///
-/// A read has two steps, so that many records are read at once and decoded elsewhere: fetch the bytes of an
-/// [`Container::extent`], then [`Container::decode`] them.
+/// A read has two steps, so that many records are read at once: read the bytes of an [`Container::extent`], then
+/// [`Container::decode`] them.
 pub trait Container: Debug + Send + Sync {
     /// Number of records.
     fn len(&self) -> usize;
@@ -123,9 +123,9 @@ pub trait Container: Debug + Send + Sync {
     /// Read bytes from `offset` on.
     fn fill(&self, out: &mut [u8], offset: u64) -> Result<()>;
 
-    /// Return the whole content if it is cached. It is cached once enough small reads, this one of `length` bytes included,
-    /// make that cheaper, as long as the process caches at most `most` bytes.
-    fn held(&self, length: u64, most: u64) -> Option<&[u8]>;
+    /// Return the whole content if it is cached. It is cached once enough small reads, this one of `length` bytes
+    /// included, make that cheaper, as long as the process caches at most `most` bytes.
+    fn cached(&self, length: u64, budget: u64) -> Option<&[u8]>;
 
     /// Check and decode a record from the bytes of its extent.
     fn decode<'b>(&self, record: usize, bytes: &'b [u8], scratch: &mut RecordScratch) -> Result<Decoded<'b>>;
@@ -153,7 +153,7 @@ pub trait Container: Debug + Send + Sync {
     /// Return the bytes of a record's extent, in `buffer` or in the cached content.
     fn bytes<'b>(&'b self, record: usize, buffer: &'b mut Vec<u8>) -> Result<&'b [u8]> {
         let Range { start, end } = self.extent(record).range;
-        if let Some(content) = self.held(end - start, MAX_HELD) {
+        if let Some(content) = self.cached(end - start, MAX_CACHED) {
             return Ok(content.get(start as usize..end as usize).unwrap_or(&[]));
         }
         let length = self.backed(start..end)?;

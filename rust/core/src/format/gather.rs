@@ -1,22 +1,22 @@
-//! Records of any order, read together: neighbours in one piece, wherever they stand in the order.
+//! Reads records in any order: records that are neighbours in a file are read together.
 
 use crate::error::{Error, Result};
 use crate::format::container::{Container, Decoded, Extent, RecordScratch};
 use crate::format::frame::Frames;
 use crate::interrupt;
-use crate::io::cached_file::MAX_HELD;
+use crate::io::cached_file::MAX_CACHED;
 use crate::io::file::Progress;
 use crate::limits;
 
-/// A gap is read along when that costs less than another system call: up to this many bytes ...
+/// A gap between two records is read too if that costs less than another system call: up to this many bytes ...
 const GAP: u64 = 4096;
-/// ... and this many times what is wanted.
+/// ... and this many times the record behind it.
 const GAP_SHARE: u64 = 2;
 
 /// About this many bytes of records that are not decoded are read at a time.
 const READ_BYTES: u64 = 1 << 20;
 
-/// Where a record's frame is, or its chunk.
+/// A record to read: its shard, and the range of its frame or chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'s> {
     shard: &'s dyn Container,
@@ -27,7 +27,7 @@ pub struct Row<'s> {
     start: u64,
     end: u64,
     bytes: u64,
-    /// Where it was put in the buffer, unless its shard is held.
+    /// Offset in the buffer, unless its shard is cached.
     at: Option<usize>,
 }
 
@@ -38,12 +38,12 @@ impl<'s> Row<'s> {
         Row { shard, place, record, start: range.start, end: range.end, bytes, at: None }
     }
 
-    /// About how many bytes the record has.
+    /// Return about how many bytes the record has.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Its shard, and what has to be read of it.
+    /// Return the shard's number and the range to read.
     pub fn place(&self) -> (usize, u64, u64) {
         (self.place, self.start, self.end)
     }
@@ -57,9 +57,9 @@ impl<'s> Row<'s> {
     }
 }
 
-/// Reads the frames of some rows, in their order, unchecked: into `buffer`, or out of shards that are held. Others are
-/// held from now on where that is worth it, as long as the process holds no more than `hold` bytes.
-pub fn frames<'b, 's: 'b>(rows: &mut [Row<'s>], buffer: &'b mut Vec<u8>, hold: u64) -> Result<Vec<&'b [u8]>> {
+/// Read the frames of rows in their order, unchecked: into `buffer`, or from cached shards. Cache shards that are read
+/// at random, as long as the process caches at most `cache_budget` bytes.
+pub fn frames<'b, 's: 'b>(rows: &mut [Row<'s>], buffer: &'b mut Vec<u8>, cache_budget: u64) -> Result<Vec<&'b [u8]>> {
     let mut wanted: Vec<usize> = (0..rows.len()).filter(|&row| !rows[row].shard.is_in_memory()).collect();
     let key = |&row: &usize| (rows[row].place, rows[row].start);
     if !wanted.is_sorted_by_key(key) {
@@ -83,7 +83,7 @@ pub fn frames<'b, 's: 'b>(rows: &mut [Row<'s>], buffer: &'b mut Vec<u8>, hold: u
         }
         let (stretch, behind) = rest.split_at(count);
         rest = behind;
-        if shard.held(bytes, hold).is_some() {
+        if shard.cached(bytes, cache_budget).is_some() {
             continue;
         }
         let length = shard.backed(start..end)?;
@@ -99,8 +99,8 @@ pub fn frames<'b, 's: 'b>(rows: &mut [Row<'s>], buffer: &'b mut Vec<u8>, hold: u
             Some(at) => return &buffer[at..at + row.length() as usize],
             None => (row.start as usize, row.length() as usize),
         };
-        // An index that leads out of the shard gives a frame that does not hold.
-        row.shard.held(0, 0).and_then(|content| content.get(start..start + length)).unwrap_or(&[])
+        // An index that points outside the shard yields an empty frame, whose check fails.
+        row.shard.cached(0, 0).and_then(|content| content.get(start..start + length)).unwrap_or(&[])
     };
     Ok(rows.iter().map(frame).collect())
 }
@@ -126,8 +126,8 @@ pub fn decode<'b>(rows: &[Row<'_>], frames: &[&'b [u8]], scratch: &'b mut Record
     Ok(data)
 }
 
-/// Read the records of rows in their order, checked; neighbours are read together. `place` adds to an error of a row where it
-/// is.
+/// Read the records of rows in their order, checked; neighbours are read together. `place` adds the place to the error
+/// of a row.
 pub fn read_rows(
     rows: &mut [Row<'_>],
     progress: Progress<'_>,
@@ -139,7 +139,7 @@ pub fn read_rows(
     while done < rows.len() {
         progress(done as u64)?;
         let end = done + fitting(&rows[done..], READ_BYTES);
-        let frames = frames(&mut rows[done..end], &mut buffer, MAX_HELD)?;
+        let frames = frames(&mut rows[done..end], &mut buffer, MAX_CACHED)?;
         for (number, frame) in (done..end).zip(frames) {
             let row = &rows[number];
             row.shard
@@ -159,8 +159,8 @@ pub fn read_many(shard: &dyn Container, records: &[usize]) -> Result<Frames> {
     read_rows(&mut rows, &mut |_| interrupt::check(), place)
 }
 
-/// How many of the first rows have `bytes` bytes or less together; at least one, if there is one. A chunk's rows stay
-/// together where they follow each other.
+/// Return how many of the first rows have at most `bytes` bytes in total; at least one. Consecutive rows of a chunk
+/// stay together.
 pub fn fitting(rows: &[Row<'_>], bytes: u64) -> usize {
     let mut left = bytes;
     let mut last = None;
@@ -173,8 +173,8 @@ pub fn fitting(rows: &[Row<'_>], bytes: u64) -> usize {
     fits.count().max(1).min(rows.len())
 }
 
-/// Looks at every part of some frames once. Memory that comes from far away comes for many of them at a time here; where
-/// each was waited for when it is checked, that would take several times as long.
+/// Read one byte of every cache line of some frames. The processor loads many lines at a time here; checking each frame
+/// would wait for its lines one by one and take several times as long.
 pub fn touch(frames: &[&[u8]]) {
     const LINE: usize = 64;
     let mut seen = 0;

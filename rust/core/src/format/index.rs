@@ -1,4 +1,4 @@
-//! Where each record of a shard begins: our sidecar file, and the text format that DALI reads.
+//! The index of a shard: the offsets of its records, in Penstock's sidecar file or in DALI's text format.
 //!
 //! FORMAT.md has the sidecar's layout. All numbers are little endian.
 
@@ -32,8 +32,8 @@ pub struct Index {
     pub shard_crc32c: u32,
     /// Where each frame begins, and where the last one ends: one more than there are records.
     pub offsets: Vec<u64>,
-    /// Where the bytes of records are whose files are scattered over an archive, put in a row: offsets are in that row then.
-    /// None where records follow each other.
+    /// Where the bytes of records are whose files are scattered over an archive, put in a row: offsets are in that row
+    /// then. None where records follow each other.
     pub segments: Vec<Range<u64>>,
 }
 
@@ -54,7 +54,8 @@ fn check_offsets(offsets: &[u64]) -> Result<()> {
     }
 }
 
-/// Segments have all bytes of the records, lie within the shard and apart from each other, and belong to one record each.
+/// Segments have all bytes of the records, lie within the shard and apart from each other, and belong to one record
+/// each.
 fn check_segments(index: &Index) -> Result<()> {
     let refuse = |what: &str| Err(bad(format!("expected segments that {what}, got others")));
     let limit = match index.compression {

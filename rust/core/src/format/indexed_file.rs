@@ -118,9 +118,9 @@ impl IndexedFile {
     }
 
     /// Return the whole content if it is cached: see [`CachedFile::content`].
-    pub(crate) fn held(&self, length: u64, most: u64) -> Option<&[u8]> {
+    pub(crate) fn cached(&self, length: u64, budget: u64) -> Option<&[u8]> {
         match self.compression {
-            Compression::None => self.file.content(length, most),
+            Compression::None => self.file.content(length, budget),
             _ => None,
         }
     }

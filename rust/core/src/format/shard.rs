@@ -42,8 +42,8 @@ impl Format {
 pub struct Shard(Arc<dyn Container>);
 
 impl Shard {
-    /// Open a file, by an index or by a scan unless it has a table of its own. `rules` say what the files of a tar archive are
-    /// read as.
+    /// Open a file, by an index or by a scan unless it has a table of its own. `rules` say what the files of a tar
+    /// archive are read as.
     pub fn open(path: &Path, sidecar: Sidecar, rules: Option<&Arc<TarRules>>, progress: Progress<'_>) -> Result<Shard> {
         Shard::from_file(RandomAccessFile::open(path)?, sidecar, rules, progress)
     }
@@ -76,7 +76,8 @@ impl Deref for Shard {
     }
 }
 
-/// Read the first records of a file: `count` of them, or until they have `max_bytes` bytes. Only those are read and checked.
+/// Read the first records of a file: `count` of them, or until they have `max_bytes` bytes. Only those are read and
+/// checked.
 pub fn first_records(path: &Path, count: usize, max_bytes: usize, progress: Progress<'_>) -> Result<Frames> {
     let file = RandomAccessFile::open(path)?;
     let mut frames = Frames::default();

@@ -1,4 +1,4 @@
-//! Image files made smaller: decoded, resized, and stored as files again.
+//! Re-encodes image files at a smaller size.
 
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 

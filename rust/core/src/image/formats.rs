@@ -1,9 +1,9 @@
-//! From the bytes of an image file to its pixels, by what the bytes say they are.
+//! Decodes an image file to pixels; the format is detected by content.
 
 use crate::error::{Error, Result};
 use crate::image::{bmp, gif, jpeg, png, tiff, webp};
 
-/// No image has more pixels than this, whatever its file says.
+/// Maximum number of pixels of an image.
 pub const MAX_PIXELS: usize = 178_956_970;
 /// Any image may have this many pixels, however small its file: flat colours take no bytes.
 pub const FREE_PIXELS: usize = 1 << 24;

@@ -1,10 +1,10 @@
-//! A look at an image file's header: enough to find a broken file without decoding it.
+//! Reads the header of an image file: enough to find a damaged file without decoding it.
 
 use crate::error::{Error, Result};
 use crate::image::formats::ImageFormat;
 use crate::image::tiff;
 
-/// What the header of an image says.
+/// The header of an image file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageHeader {
     /// What the bytes are.

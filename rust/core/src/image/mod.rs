@@ -1,4 +1,4 @@
-//! Images: from the bytes of a file to pixels, alone or inside a batch, where columns of image files become columns of pixels.
+//! Decodes image files to pixels, one at a time or as columns of a batch.
 
 mod bmp;
 mod channels;
@@ -124,9 +124,9 @@ impl Images {
     }
 
     /// Called once a batch's columns are complete, on whatever thread made them: replaces the columns that hold image
-    /// files. `positions` has one number for each row, the row's place in the global order whoever reads it: with `epoch`
-    /// it is all that randomness may depend on. An error names the row by its number within the batch (`in_record`) and
-    /// the field.
+    /// files. `positions` has one number for each row, the row's place in the global order whoever reads it: with
+    /// `epoch` it is all that randomness may depend on. An error names the row by its number within the batch
+    /// (`in_record`) and the field.
     pub fn decode(&self, plan: &Plan, columns: &mut [Column], epoch: u64, positions: &[u64]) -> Result<()> {
         let mut decoder = ImageDecoder::default();
         for (key, options) in &self.columns {

@@ -1,4 +1,4 @@
-//! What becomes of an image: which part of it, how large, in how many channels.
+//! Options of image decoding: crop, size and number of channels.
 
 use crate::error::{Error, Result};
 use crate::random::SplitMix64;

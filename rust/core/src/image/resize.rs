@@ -1,4 +1,4 @@
-//! A part of an image, brought to a size.
+//! Crops and resizes an image.
 
 use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
 use fast_image_resize::pixels::{U8x2, U8x3, U8x4, U8};

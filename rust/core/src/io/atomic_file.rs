@@ -1,4 +1,4 @@
-//! Files that are seen under their name whole or not at all: written beside it, then renamed.
+//! Atomic writes: a file is written under a temporary name beside its path, then renamed.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use crate::crc32c;
 use crate::error::{Error, Result};
 use crate::interrupt::{self, BLOCK};
 
-/// A name that no other writer uses, beside the file.
+/// A temporary name beside the file that no other writer uses.
 fn temporary_name(path: &Path) -> PathBuf {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
@@ -19,7 +19,7 @@ fn temporary_name(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.{}-{number}.partial", std::process::id()))
 }
 
-/// A file that is not published yet, with the size and CRC of what went into it.
+/// A file that is not published yet, with the size and CRC of the bytes written.
 pub struct AtomicFile {
     path: PathBuf,
     temporary: PathBuf,
@@ -27,17 +27,17 @@ pub struct AtomicFile {
     size: u64,
     crc: u32,
     published: bool,
-    /// Who creates it, publishes it and removes it: never a fork.
+    /// The process that creates, publishes and removes it: never a fork.
     process: u32,
-    /// Whether it goes to the disk while it is written, and who sees to that once it is large enough.
+    /// Whether it is synced while it is written, and the thread that does so once it is large enough.
     along: bool,
     syncing: Option<Syncing>,
 }
 
-/// So many bytes are written before those before them are sent to the disk.
+/// Bytes written between two syncs.
 const SYNC_EVERY: u64 = 16 << 20;
 
-/// A thread that sends a file to the disk whenever it is woken.
+/// A thread that syncs a file whenever it is woken.
 struct Syncing {
     wake: SyncSender<()>,
     thread: JoinHandle<io::Result<()>>,
@@ -52,7 +52,7 @@ impl Syncing {
         Ok(Syncing { wake, thread })
     }
 
-    /// What became of it: an error of the disk is told once only, and it may have been told here.
+    /// Outcome: the system reports a write error once only, and may have reported it to this thread.
     fn end(self) -> io::Result<()> {
         drop(self.wake);
         self.thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread ended before its work")))
@@ -60,7 +60,7 @@ impl Syncing {
 }
 
 impl AtomicFile {
-    /// Begins a file; nothing is seen at `path` until [`AtomicFile::publish`].
+    /// Create a file; nothing exists at `path` until [`AtomicFile::publish`].
     pub fn create(path: &Path) -> Result<AtomicFile> {
         let temporary = temporary_name(path);
         let file = File::options().write(true).create_new(true).open(&temporary);
@@ -78,12 +78,12 @@ impl AtomicFile {
         })
     }
 
-    /// Lets the file go to the disk while it is written: whoever publishes it with `sync` waits less then.
+    /// Sync the file while it is written, so that publishing it with `sync` waits less.
     pub fn sync_along(&mut self) {
         self.along = true;
     }
 
-    /// Gives the file its name; with `sync`, only once it is on the disk. Returns its size and its CRC-32C.
+    /// Rename the file to its path, with `sync` only once it is on disk. Return its size and CRC-32C.
     pub fn publish(mut self, sync: bool) -> io::Result<(u64, u32)> {
         self.check_process()?;
         let syncing = self.syncing.take();
@@ -104,7 +104,8 @@ impl AtomicFile {
         self.process != std::process::id()
     }
 
-    /// A fork shares the file's position with the process that writes it: what it writes would end up in between.
+    /// Fail in a fork: it shares the file's position with the writing process, and its bytes would end up between the
+    /// others.
     fn check_process(&self) -> io::Result<()> {
         match self.is_inherited() {
             true => Err(io::Error::other(inherited().in_file(&self.path))),
@@ -130,7 +131,7 @@ impl Write for AtomicFile {
                 Some(syncing) => syncing,
                 none => none.insert(Syncing::start(&self.file)?),
             };
-            // It is awake if the channel is full, and has failed if it is closed: publishing tells.
+            // A full channel means that the thread is awake; a closed one that it failed, which `publish` reports.
             let _ = syncing.wake.try_send(());
         }
         Ok(count)

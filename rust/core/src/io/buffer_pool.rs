@@ -1,4 +1,4 @@
-//! Memory that is used again: to get it from the system anew costs more than to fill it.
+//! A pool of buffers: reusing memory costs less than allocating and zeroing it again.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use crate::error::Result;
 use crate::limits;
 
-/// Buffers that were let go, for whoever needs one.
+/// Buffers that are free for reuse.
 pub struct BufferPool<T> {
     kept: Mutex<VecDeque<Vec<T>>>,
     most: usize,

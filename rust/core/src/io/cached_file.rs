@@ -1,4 +1,4 @@
-//! A file read by position, and held in memory once it has been read at random so much that this is worth it.
+//! A file read by position whose content is cached in memory after enough small random reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,29 +6,30 @@ use crate::error::Result;
 use crate::io::file::RandomAccessFile;
 use crate::io::fork_cell::ForkCell;
 
-/// Files that are read at random are held in memory, as long as all that a process holds is not more than this.
-pub const MAX_HELD: u64 = 512 << 20;
+/// Maximum bytes of file content that a process caches.
+pub const MAX_CACHED: u64 = 512 << 20;
 
-/// A file is held once this part of it has been read in small pieces: reading it whole then costs less than going on.
-const HOLD_AFTER: u64 = 8;
+/// A file is cached once small reads have read one part in this many of it: reading it whole then costs less than going
+/// on.
+const CACHE_AFTER: u64 = 8;
 
-/// What counts as a small piece: a system call costs more than copying it.
+/// Maximum bytes of a small read: its system call costs more than the copy.
 const SMALL: u64 = 1 << 16;
 
-/// What this process holds.
-static HELD: AtomicU64 = AtomicU64::new(0);
+/// Bytes of file content that this process caches.
+static CACHED_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// A file, and its content if it is held.
+/// A file, and its content if it is cached.
 #[derive(Debug)]
 pub struct CachedFile {
     file: RandomAccessFile,
     content: ForkCell<Vec<u8>>,
-    /// Bytes read in small pieces so far; more than the file has, once it is decided whether to hold it.
+    /// Bytes read by small reads so far; more than the file has once a thread has decided whether to cache it.
     read_small: AtomicU64,
 }
 
 impl CachedFile {
-    /// Not held yet.
+    /// Open without cached content.
     pub fn new(file: RandomAccessFile) -> CachedFile {
         CachedFile { file, content: ForkCell::default(), read_small: AtomicU64::new(0) }
     }
@@ -38,14 +39,14 @@ impl CachedFile {
         &self.file
     }
 
-    /// Whether reading needs no system call.
+    /// Return true if reads need no system call.
     pub fn is_in_memory(&self) -> bool {
         self.content.get().is_some()
     }
 
-    /// The bytes from `offset` on, in `buffer` or in the held content.
+    /// Return bytes from `offset` on, in `buffer` or in the cached content.
     pub fn read<'b>(&'b self, offset: u64, length: u64, buffer: &'b mut Vec<u8>) -> Result<&'b [u8]> {
-        let held = self.content(length, MAX_HELD).and_then(|content| {
+        let held = self.content(length, MAX_CACHED).and_then(|content| {
             let end = offset.checked_add(length)?;
             content.get(usize::try_from(offset).ok()?..usize::try_from(end).ok()?)
         });
@@ -55,27 +56,27 @@ impl CachedFile {
         }
     }
 
-    /// The whole file, if it is held; it is from when `length` more bytes make it worth it, as long as the process holds
-    /// no more than `most` then.
-    pub fn content(&self, length: u64, most: u64) -> Option<&[u8]> {
+    /// Return the whole content if it is cached. Cache it if small reads, this one of `length` bytes included, make
+    /// that cheaper, and the process caches at most `budget` bytes then.
+    pub fn content(&self, length: u64, budget: u64) -> Option<&[u8]> {
         if let Some(content) = self.content.get() {
             return Some(content);
         }
         let size = self.file.size();
         if !self.file.is_whole()
             || length > SMALL
-            || self.read_small.fetch_add(length, Ordering::Relaxed) < size / HOLD_AFTER
+            || self.read_small.fetch_add(length, Ordering::Relaxed) < size / CACHE_AFTER
         {
             return None;
         }
-        if HELD.load(Ordering::Relaxed).saturating_add(size) > most.min(MAX_HELD) {
-            return None; // who may hold more tries again
+        if CACHED_BYTES.load(Ordering::Relaxed).saturating_add(size) > budget.min(MAX_CACHED) {
+            return None; // a caller with a larger budget tries again
         }
-        // One thread tries, once; the others read on as before.
+        // One thread tries, once; the others go on with single reads.
         let tried = self.read_small.swap(1 << 62, Ordering::Relaxed) >= 1 << 62;
-        if tried || HELD.fetch_add(size, Ordering::Relaxed) + size > most.min(MAX_HELD) {
+        if tried || CACHED_BYTES.fetch_add(size, Ordering::Relaxed) + size > budget.min(MAX_CACHED) {
             if !tried {
-                HELD.fetch_sub(size, Ordering::Relaxed);
+                CACHED_BYTES.fetch_sub(size, Ordering::Relaxed);
             }
             return None;
         }
@@ -83,8 +84,8 @@ impl CachedFile {
         let whole = self.file.read_into(&mut content, 0, size).is_ok();
         let held = whole.then(|| self.content.fill(content)).flatten();
         match held {
-            Some(_) => self.file.rest(),
-            None => drop(HELD.fetch_sub(size, Ordering::Relaxed)),
+            Some(_) => self.file.close(),
+            None => drop(CACHED_BYTES.fetch_sub(size, Ordering::Relaxed)),
         }
         held.map(Vec::as_slice)
     }
@@ -93,7 +94,7 @@ impl CachedFile {
 impl Drop for CachedFile {
     fn drop(&mut self) {
         if let Some(content) = self.content.get() {
-            HELD.fetch_sub(content.len() as u64, Ordering::Relaxed);
+            CACHED_BYTES.fetch_sub(content.len() as u64, Ordering::Relaxed);
         }
     }
 }
@@ -116,13 +117,13 @@ mod tests {
             assert_eq!(file.is_in_memory(), number >= 250, "after {number} reads");
         }
         assert!(file.read(79_990, 40, &mut buffer).is_err(), "beyond the end");
-        assert!(HELD.load(Ordering::Relaxed) >= file.file().size());
+        assert!(CACHED_BYTES.load(Ordering::Relaxed) >= file.file().size());
         let streamed = open();
         streamed.read(0, 80_000, &mut buffer).unwrap();
         streamed.read(0, 40, &mut buffer).unwrap();
         assert!(!streamed.is_in_memory(), "a file read in large pieces is not held");
         let modest = open();
         (0..4000).for_each(|_| assert!(modest.content(40, 70_000).is_none(), "more than may be held"));
-        assert!(modest.content(40, MAX_HELD).is_some(), "who may hold more does");
+        assert!(modest.content(40, MAX_CACHED).is_some(), "who may hold more does");
     }
 }

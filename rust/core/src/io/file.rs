@@ -1,7 +1,7 @@
 //! Files read by position.
 //!
-//! Never through a memory map: a mapped file that another process truncates ends this one with SIGBUS, and no portable way
-//! prevents that. A positioned read gives an error instead.
+//! Never through a memory map: a mapped file that another process truncates ends this one with SIGBUS, and no portable
+//! way prevents that. A positioned read gives an error instead.
 
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read};
@@ -17,10 +17,10 @@ use crate::io::range_cache::RangeCache;
 use crate::io::slot_cache::{Slot, SlotCache};
 use crate::limits;
 
-/// What is read at a time where all of a file is.
+/// Bytes per read where a whole file is read.
 pub(crate) const WINDOW: usize = 1 << 20;
 
-/// Called now and then in long work, with how far it is; an error from it ends the work.
+/// Callback of long work with the position it has reached; an error from it ends the work.
 pub type Progress<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 
 /// Reads exactly `out.len()` bytes at `offset`.
@@ -58,15 +58,16 @@ fn read_blocks(file: &File, out: &mut [u8], offset: u64) -> std::io::Result<()> 
     Ok(())
 }
 
-/// How many files a process keeps open: below what any system allows. The others are opened again when they are read.
+/// Maximum number of open files per process, below the limit of any system. Other files are opened again when they are
+/// read.
 const MOST_OPEN: u64 = 200;
 
 static OPEN: SlotCache<File> = SlotCache::new(MOST_OPEN);
 
-/// Brings files that are elsewhere to the paths that they are read by.
+/// Downloads remote files to the paths that they are read from.
 pub trait Fetch: std::fmt::Debug + Send + Sync {
-    /// Waits until a file is there. It may be gone again later.
-    fn bring(&self, path: &Path, pulse: Progress<'_>) -> Result<()>;
+    /// Wait until the file exists. It may be evicted later.
+    fn fetch(&self, path: &Path, progress: Progress<'_>) -> Result<()>;
 }
 
 /// Distinguishes a file from another one under the same path: inode, size and modification time.
@@ -154,14 +155,14 @@ pub struct RandomAccessFile {
     size: u64,
     identity: Option<Identity>,
     watch: ChangeCheck,
-    /// Who brings it, should it be gone when it is opened again.
-    bring: Option<Arc<dyn Fetch>>,
-    /// What is there of a file that is elsewhere.
-    pieces: Option<Arc<RangeCache>>,
+    /// Downloads the file if it does not exist when it is opened again.
+    fetch: Option<Arc<dyn Fetch>>,
+    /// Downloaded ranges of a remote file.
+    ranges: Option<Arc<RangeCache>>,
 }
 
-/// How often a file is brought that is gone again before it is open.
-pub(crate) const BRINGS: usize = 50;
+/// Attempts to download a file that is evicted before it is opened.
+pub(crate) const FETCH_ATTEMPTS: usize = 50;
 
 impl RandomAccessFile {
     /// Opens a regular file.
@@ -177,40 +178,40 @@ impl RandomAccessFile {
         OPEN.keep(&slot, file, 1);
         let identity = Some(Identity::of(&metadata));
         let (path, size) = (path.to_path_buf(), metadata.len());
-        Ok(RandomAccessFile { file: slot, path, size, identity, watch: ChangeCheck::Size, bring: None, pieces: None })
+        Ok(RandomAccessFile { file: slot, path, size, identity, watch: ChangeCheck::Size, fetch: None, ranges: None })
     }
 
-    /// A file that is elsewhere, of which only some pieces are read.
-    pub fn in_pieces(path: &Path, size: u64, pieces: Arc<RangeCache>) -> RandomAccessFile {
-        let (file, path, pieces) = (Slot::default(), path.to_path_buf(), Some(pieces));
-        RandomAccessFile { file, path, size, identity: None, watch: ChangeCheck::Size, bring: None, pieces }
+    /// A remote file of which only downloaded ranges are read.
+    pub fn remote(path: &Path, size: u64, ranges: Arc<RangeCache>) -> RandomAccessFile {
+        let (file, path, ranges) = (Slot::default(), path.to_path_buf(), Some(ranges));
+        RandomAccessFile { file, path, size, identity: None, watch: ChangeCheck::Size, fetch: None, ranges }
     }
 
-    /// The same, where a file that takes its place is an error; with `reads`, also one that is written to in place.
+    /// Fail if another file has replaced this one; with `reads`, also if it was changed in place.
     #[must_use]
     pub(crate) fn watched(mut self, reads: bool) -> RandomAccessFile {
         self.watch = if reads { ChangeCheck::Reads } else { ChangeCheck::Opens };
         self
     }
 
-    /// The same, brought again by someone should it be gone.
+    /// Download the file with `fetch` if it does not exist when it is opened again.
     #[must_use]
-    pub fn brought_by(mut self, bring: Arc<dyn Fetch>) -> RandomAccessFile {
-        self.bring = Some(bring);
+    pub fn fetched_by(mut self, fetch: Arc<dyn Fetch>) -> RandomAccessFile {
+        self.fetch = Some(fetch);
         self
     }
 
-    /// Whether any byte can be read at any time.
+    /// Return true if every byte can be read: false for a remote file.
     pub fn is_whole(&self) -> bool {
-        self.pieces.is_none()
+        self.ranges.is_none()
     }
 
     fn open_again(&self) -> std::io::Result<File> {
         // Another process that shares a small cache may delete the file before it is open.
-        for _ in 0..BRINGS {
-            match (File::open(&self.path), &self.bring) {
-                (Err(error), Some(bring)) if error.kind() == ErrorKind::NotFound => {
-                    bring.bring(&self.path, &mut |_| interrupt::check()).map_err(std::io::Error::other)?;
+        for _ in 0..FETCH_ATTEMPTS {
+            match (File::open(&self.path), &self.fetch) {
+                (Err(error), Some(fetch)) if error.kind() == ErrorKind::NotFound => {
+                    fetch.fetch(&self.path, &mut |_| interrupt::check()).map_err(std::io::Error::other)?;
                 }
                 (opened, _) => return opened,
             }
@@ -218,18 +219,18 @@ impl RandomAccessFile {
         File::open(&self.path)
     }
 
-    /// The size when it was opened.
+    /// Size when it was opened.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The path it was opened by.
+    /// Path it was opened with.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     fn read_exact_at(&self, out: &mut [u8], offset: u64) -> std::io::Result<()> {
-        // Whoever can't have the file opens it: one who is filling or emptying the slot may have been left behind by a fork.
+        // Do not wait for the slot: a fork may have left it locked.
         if let Some(file) = self.file.try_read().ok().as_ref().and_then(|file| file.as_ref()) {
             let read = read_blocks(file, out, offset);
             return if self.watch == ChangeCheck::Reads { self.check_identity(file).and(read) } else { read };
@@ -246,7 +247,7 @@ impl RandomAccessFile {
         read
     }
 
-    /// Checks that an open file is the one that was opened first.
+    /// Fail if an open file is not the one that was opened first.
     fn check_identity(&self, file: &File) -> std::io::Result<()> {
         let metadata = file.metadata()?;
         let same = match self.watch {
@@ -260,17 +261,17 @@ impl RandomAccessFile {
         }
     }
 
-    /// Lets go of the file until it is read again.
-    pub fn rest(&self) {
+    /// Close the file until it is read again.
+    pub fn close(&self) {
         if let Ok(mut file) = self.file.try_write() {
             *file = None;
         }
     }
 
-    /// Fills `out` from `offset` on.
+    /// Read bytes from `offset` on.
     pub fn read_at(&self, out: &mut [u8], offset: u64) -> Result<()> {
-        if let Some(pieces) = &self.pieces {
-            return pieces.read_at(out, offset).map_err(|error| error.in_file(&self.path));
+        if let Some(ranges) = &self.ranges {
+            return ranges.read_at(out, offset).map_err(|error| error.in_file(&self.path));
         }
         self.read_exact_at(out, offset).map_err(|error| {
             let error = match error.kind() {
@@ -285,7 +286,7 @@ impl RandomAccessFile {
         })
     }
 
-    /// Checks that a record exists, where there are so many.
+    /// Fail unless `record` is below `records`.
     pub(crate) fn check(&self, record: usize, records: usize) -> Result<()> {
         if record < records {
             return Ok(());
@@ -294,7 +295,7 @@ impl RandomAccessFile {
         Err(Error::new(Kind::OutOfRange, message).in_file(&self.path))
     }
 
-    /// How many bytes a range has, if memory may be taken for that many: they are there.
+    /// Return the length of a range that lies within the file: memory is allocated for no other.
     pub(crate) fn backed(&self, range: Range<u64>) -> Result<usize> {
         match usize::try_from(range.end - range.start) {
             Ok(length) if range.end <= self.size => Ok(length),
@@ -306,7 +307,7 @@ impl RandomAccessFile {
         }
     }
 
-    /// Reads `length` bytes at `offset` into `buffer`, which only ever grows, and returns them.
+    /// Read `length` bytes at `offset` into `buffer`, which never shrinks, and return them.
     pub fn read_into<'b>(&self, buffer: &'b mut Vec<u8>, offset: u64, length: u64) -> Result<&'b [u8]> {
         let length = self.backed(offset..offset.saturating_add(length))?;
         limits::grow_to(buffer, length, 0).map_err(|error| error.in_file(&self.path))?;
@@ -331,9 +332,9 @@ impl Read for Positioned<'_> {
         interrupt::check_io()?;
         let left = self.file.size - self.offset;
         let count = out.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        match &self.file.pieces {
-            Some(pieces) => {
-                let read = pieces.read_at(&mut out[..count], self.offset);
+        match &self.file.ranges {
+            Some(ranges) => {
+                let read = ranges.read_at(&mut out[..count], self.offset);
                 read.map_err(|error| std::io::Error::other(error.to_string()))?;
             }
             None => self.file.read_exact_at(&mut out[..count], self.offset)?,
@@ -344,13 +345,13 @@ impl Read for Positioned<'_> {
 }
 
 /// CRC-32C of the whole file.
-pub fn checksum(file: &RandomAccessFile, pulse: Progress<'_>) -> Result<u32> {
+pub fn checksum(file: &RandomAccessFile, progress: Progress<'_>) -> Result<u32> {
     let (mut crc, mut offset, mut buffer) = (0, 0, Vec::new());
     while offset < file.size {
         let count = (file.size - offset).min(WINDOW as u64);
         crc = crc32c::append(crc, file.read_into(&mut buffer, offset, count)?);
         offset += count;
-        pulse(offset)?;
+        progress(offset)?;
     }
     Ok(crc)
 }

@@ -1,4 +1,4 @@
-//! Whole files: a column of their contents.
+//! A column of the contents of files.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use crate::error::{Error, Result};
 use crate::interrupt;
 
-/// Files that are read whole, each when its content is asked for. Their sizes are looked up first.
+/// Files that are read whole, each on request. Their sizes are read first.
 #[derive(Debug)]
 pub struct FileContents {
     paths: Vec<PathBuf>,
@@ -17,7 +17,7 @@ pub struct FileContents {
 }
 
 impl FileContents {
-    /// Looks up the sizes. `check` is called with each content that is read. Errors name the file.
+    /// Read the sizes. `check` is called with each content that is read. Errors name the file.
     pub fn look(paths: Vec<PathBuf>, check: fn(&[u8]) -> Result<()>) -> Result<FileContents> {
         let size = |(number, path): (usize, &PathBuf)| {
             interrupt::check_at(number)?;
@@ -31,32 +31,32 @@ impl FileContents {
         Ok(FileContents { paths, sizes, check })
     }
 
-    /// How many files.
+    /// Number of files.
     pub fn len(&self) -> usize {
         self.paths.len()
     }
 
-    /// Whether there are none.
+    /// Return true if there are no files.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
 
-    /// The size of all of them.
+    /// Size of all files.
     pub fn bytes(&self) -> usize {
         self.sizes.iter().fold(0, |sum, &size| sum.saturating_add(size))
     }
 
-    /// The size of one.
+    /// Size of one file.
     pub fn size(&self, number: usize) -> usize {
         self.sizes[number]
     }
 
-    /// Appends the content of one, which must still have the size that it had.
+    /// Append the content of one file; fail if its size has changed.
     pub fn append(&self, number: usize, out: &mut Vec<u8>) -> Result<()> {
         let (path, size, before) = (&self.paths[number], self.sizes[number], out.len());
         let failed = |error: &std::io::Error| Error::io("reading failed", error).in_file(path);
         let file = File::open(path).map_err(|error| failed(&error))?;
-        // A sparse file may say any size: that must not end the process.
+        // A sparse file may report any size: that must not end the process.
         let room = out.try_reserve(size.saturating_add(1));
         room.map_err(|_| {
             Error::usage(format!("expected a file that fits into memory, got {size} bytes")).in_file(path)
@@ -70,7 +70,7 @@ impl FileContents {
     }
 }
 
-/// A file's size and time of change in nanoseconds; nothing if it cannot be looked at.
+/// Return a file's size and modification time in nanoseconds; empty if it cannot be read.
 pub fn stamp(path: &Path) -> String {
     let look = || {
         let about = std::fs::metadata(path).ok()?;

@@ -1,13 +1,13 @@
-//! What is made once and stays, in a process that may be forked at any moment.
+//! A cell that is filled once, in a process that may be forked at any moment.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
-/// How often a thread looks for what another one is putting into its place.
+/// Number of times a thread checks for a value that another thread is storing.
 const PATIENCE: usize = 1000;
 
-/// A place that is filled once. Unlike a `OnceLock`, nobody waits for a thread that a fork left behind in the middle of
-/// filling it: then there is a second place.
+/// A cell that is filled once. Unlike `OnceLock`, it does not block on a thread that was storing its value when the
+/// process was forked and does not exist in the child: a second place is used then.
 #[derive(Debug)]
 pub(crate) struct ForkCell<T>([Place<T>; 2]);
 
@@ -24,14 +24,14 @@ impl<T> Default for ForkCell<T> {
 }
 
 impl<T> ForkCell<T> {
-    /// What was put there.
+    /// Return the value, if the cell is filled.
     #[inline]
     pub(crate) fn get(&self) -> Option<&T> {
         self.0.iter().find_map(|place| place.value.get())
     }
 
-    /// Puts a value there, unless another thread was faster, and returns what is there. `None` only if a fork left both
-    /// places behind.
+    /// Store a value unless another thread has stored one, and return the stored value. `None` only if forks left both
+    /// places half filled.
     pub(crate) fn fill(&self, value: T) -> Option<&T> {
         for place in &self.0 {
             if !place.taken.swap(true, Ordering::AcqRel) {

@@ -1,35 +1,35 @@
-//! What was opened last: a process keeps so much of it, and lets go of the oldest.
+//! A process-wide cache of values in slots: evicts the oldest value beyond a budget, and never waits for a lock.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, RwLock, TryLockError, Weak};
 
-/// Where something is while it is kept.
+/// Holds a value while it is cached.
 pub(crate) type Slot<T> = Arc<RwLock<Option<T>>>;
 
 type FilledSlot<T> = (Weak<RwLock<Option<T>>>, u64);
 
-/// The slots that are full, the oldest first, each with what it costs.
+/// The filled slots, oldest first, each with its cost.
 #[derive(Debug)]
 pub(crate) struct SlotCache<T> {
     kept: Mutex<VecDeque<FilledSlot<T>>>,
     most: u64,
 }
 
-/// Two threads may be at work where one slot ends and the next begins: so many are kept whatever they cost.
+/// Number of slots that stay filled whatever they cost: two threads may work on both sides of a boundary between slots.
 const ALWAYS: usize = 2;
 
-/// How often a lock is tried that others have for some hundred nanoseconds at a time.
+/// Attempts to lock: other threads hold the lock for a few hundred nanoseconds.
 const PATIENCE: usize = 1000;
 
 impl<T> SlotCache<T> {
-    /// Keeps what costs no more than `most` together.
+    /// Create a cache whose values cost at most `most` in total.
     pub(crate) const fn new(most: u64) -> SlotCache<T> {
         SlotCache { kept: Mutex::new(VecDeque::new()), most }
     }
 
-    /// Fills a slot, unless others are in the way, and empties the oldest ones if all together cost too much.
+    /// Fill a slot, and evict the oldest values if the total cost is above the budget.
     ///
-    /// Never waits for a lock for long: a fork may have left it locked for good. Then the value is not kept.
+    /// Does not cache the value if a lock is not free: a fork may have left it locked for good.
     pub(crate) fn keep(&self, slot: &Slot<T>, value: T, cost: u64) {
         let Some(mut kept) = (0..PATIENCE).find_map(|_| match self.kept.try_lock() {
             Ok(kept) => Some(kept),
@@ -41,7 +41,7 @@ impl<T> SlotCache<T> {
         }) else {
             return;
         };
-        // What is let go is dropped when the lock is free again.
+        // Evicted values are dropped after the lock is released.
         let mut old = Vec::new();
         match slot.try_write() {
             Ok(mut place) if place.is_none() => *place = Some(value),
@@ -50,7 +50,7 @@ impl<T> SlotCache<T> {
         kept.push_back((Arc::downgrade(slot), cost));
         kept.retain(|(slot, _)| slot.strong_count() > 0);
         let mut total: u64 = kept.iter().map(|(_, cost)| cost).sum();
-        // One that is being read from is left for later.
+        // A value that is being read is evicted later.
         for _ in 0..kept.len() - 1 {
             if total <= self.most || kept.len() <= ALWAYS {
                 break;

@@ -45,8 +45,8 @@ impl Hasher {
 
     /// The numbers below `count` in the order of their hashes; those with equal ones in their own order.
     ///
-    /// Only the numbers are held: they are put into buckets by the first bits of their hashes, and each bucket is sorted
-    /// by hashes that are computed again.
+    /// Only the numbers are held: they are put into buckets by the first bits of their hashes, and each bucket is
+    /// sorted by hashes that are computed again.
     pub fn order_numbers(&self, count: u32) -> Result<Vec<u32>> {
         let bits = (count >> BUCKET_BITS).checked_ilog2().map_or(0, |bits| bits + 1);
         let bucket = |number: u32| self.hash_number(number.into()).checked_shr(64 - bits).unwrap_or(0) as usize;

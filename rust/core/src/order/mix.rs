@@ -1,4 +1,4 @@
-//! Orders by turns, in given proportions.
+//! Mixes several orders in given proportions.
 
 use crate::error::{Error, Result};
 use crate::order::permutation::Permutation;

@@ -1,7 +1,7 @@
 //! The order of an epoch: a pure function from (epoch, position) to the number of an example.
 //!
-//! An order is a small value made of others. Nothing of it is ever written out as a list: any stretch of positions is
-//! computed by itself, in memory that does not depend on how long the order is.
+//! An order is a small value composed of others and never a list: any range of positions is computed in memory that
+//! does not depend on the length of the order.
 
 pub mod key_hash;
 pub mod mix;
@@ -151,7 +151,7 @@ impl Order {
     }
 
     /// A permutation of the whole, another one each epoch. With a window, windows of that many neighbours come in a
-    /// shuffled order, each shuffled in itself: whoever reads on reaches no further than a window.
+    /// shuffled order, each shuffled in itself: reads in order stay within a window.
     pub fn shuffle(&self, seed: u64, window: Option<u64>) -> Result<Order> {
         let Some(length) = self.length() else {
             let error = Error::usage("expected an order that ends, got one that goes on for ever");
@@ -177,8 +177,8 @@ impl Order {
         )
     }
 
-    /// Every `stride`th position from `start` to before `stop`, or to the end. Positions beyond the end are left out, or
-    /// with `wrap` begin again at the first.
+    /// Every `stride`th position from `start` to before `stop`, or to the end. Positions beyond the end are left out,
+    /// or with `wrap` begin again at the first.
     pub fn slice(&self, start: u64, stop: Option<u64>, stride: u64, wrap: bool) -> Result<Order> {
         positive("the step", stride)?;
         let stop = match (self.length(), stop) {

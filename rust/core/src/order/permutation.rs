@@ -1,4 +1,4 @@
-//! A keyed permutation of 0..n, any number of which is computed by itself: the heart of the shuffle.
+//! A keyed permutation of 0..n: the shuffle. Each number is computed on its own.
 //!
 //! FORMAT.md has the algorithm in MUST words: what it gives must never change.
 

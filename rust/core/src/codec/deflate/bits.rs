@@ -1,4 +1,4 @@
-//! Bits on their way into bytes, the lowest first.
+//! A bit writer, lowest bit first.
 
 const STORED: usize = 65_535;
 

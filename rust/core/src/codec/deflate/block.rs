@@ -1,4 +1,4 @@
-//! A block: what it holds, what that would have cost in the block before, and how it is written.
+//! A deflate block: its symbols, their cost by the codes of the block before, and how it is written.
 
 use super::bits::Bits;
 use super::huffman::Codes;

@@ -1,4 +1,4 @@
-//! Codes of the fewest bits, canonical and with their first bit lowest, as deflate has them.
+//! Canonical Huffman codes in deflate's bit order.
 
 /// No code is longer.
 pub(super) const MOST_BITS: usize = 15;

@@ -1,4 +1,4 @@
-//! The table of chunks and the postscript that names it: small messages, each a record of a chunk.
+//! The footer of an ArrayRecord file: the table of chunks, and the postscript with its offset.
 
 use crate::codec::protobuf::{put_varint, varint, Fields, Malformed, WireValue};
 use crate::error::{Error, Result};

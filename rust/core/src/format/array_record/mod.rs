@@ -23,7 +23,7 @@ pub use crate::format::riegeli::records::ChunkCompression;
 pub use salvage::salvage;
 pub use writer::{ArrayRecordWriter, Summary, WriterOptions};
 
-/// What a chunk's header may take of a file: a block's header may stand in its midst.
+/// Maximum bytes of a chunk header in the file: a block header may interrupt it.
 const HEADER_SPAN: u64 = (CHUNK_HEADER + BLOCK_HEADER) as u64;
 
 /// Read the chunk at `begin`, which ends at `limit` or before, and unpack its records.
@@ -144,8 +144,8 @@ impl Container for ArrayRecordShard {
         self.file().read_at(out, offset)
     }
 
-    fn held(&self, length: u64, most: u64) -> Option<&[u8]> {
-        self.file.content(length, most)
+    fn cached(&self, length: u64, budget: u64) -> Option<&[u8]> {
+        self.file.content(length, budget)
     }
 
     fn decode<'b>(&self, record: usize, bytes: &'b [u8], scratch: &mut RecordScratch) -> Result<Decoded<'b>> {

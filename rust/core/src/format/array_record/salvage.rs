@@ -1,4 +1,4 @@
-//! Reading on after damage: every whole chunk is found, everything else is reported.
+//! Salvages a damaged ArrayRecord file: finds every whole chunk and reports the gaps.
 
 use super::footer::{is_ours, ChunkTable};
 use super::{read_table, HEADER_SPAN};
@@ -9,12 +9,12 @@ use crate::format::salvage_report::{Gap, Report};
 use crate::io::file::{Progress, RandomAccessFile, WINDOW};
 use crate::io::window_reader::WindowReader;
 
-/// Looks at every byte of a file: hands each record of a whole chunk, and the chunk's offset, to `keep`, and reports the
-/// rest. All that is not padding within a chunk is checked: a flipped bit costs its chunk, and no other.
+/// Looks at every byte of a file: hands each record of a whole chunk, and the chunk's offset, to `keep`, and reports
+/// the rest. All that is not padding within a chunk is checked: a flipped bit costs its chunk, and no other.
 pub fn salvage(
     file: &RandomAccessFile,
     keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
-    pulse: Progress<'_>,
+    progress: Progress<'_>,
 ) -> Result<Report> {
     let table = match read_table(file) {
         Err(error) if matches!(error.kind(), Kind::Io(_)) => return Err(error.in_file(file.path())),
@@ -26,7 +26,7 @@ pub fn salvage(
     let mut as_the_table_says = true;
     while at < file.size() {
         if at >= beat {
-            pulse(at)?;
+            progress(at)?;
             beat = at + WINDOW as u64;
         }
         let bad = match walk.chunk(at)? {
@@ -50,7 +50,7 @@ pub fn salvage(
         let next = match (bad.end, &table) {
             (Some(end), _) => end.min(file.size()),
             (None, Ok(table)) => table.next_chunk(at).unwrap_or_else(|| file.size().min((at / BLOCK + 1) * BLOCK)),
-            (None, Err(_)) => walk.search(at + 1, pulse)?,
+            (None, Err(_)) => walk.search(at + 1, progress)?,
         };
         report.gaps.push(Gap { offset: at, bytes: next - at, record: report.records, reason: bad.reason });
         at = next;
@@ -134,12 +134,12 @@ impl Walk<'_> {
         }
     }
 
-    /// Where the next header stands whose hash holds, at or after `from`; or the end.
-    fn search(&mut self, from: u64, pulse: Progress<'_>) -> Result<u64> {
+    /// Return the offset of the next header with a valid hash, at or after `from`; or the end.
+    fn search(&mut self, from: u64, progress: Progress<'_>) -> Result<u64> {
         let size = self.file.size();
         let mut start = from;
         while start < size {
-            pulse(start)?;
+            progress(start)?;
             let bytes = self.bytes.at(start, WINDOW as u64)?;
             let window = Span { begin: start, bytes };
             // What a header takes must lie in the window, unless the file ends there.

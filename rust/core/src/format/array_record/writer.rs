@@ -1,4 +1,5 @@
-//! Writing a file: chunks are compressed on several threads and laid out in order, so the bytes are always the same.
+//! Writes an ArrayRecord file: threads compress chunks, which are written in order, so that the bytes are always the
+//! same.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -171,7 +172,7 @@ impl ArrayRecordWriter {
         frames.iter().try_for_each(|record| self.write(record))
     }
 
-    /// Makes so many chunks of the gathered records and puts them into the file.
+    /// Compress this many chunks of the gathered records and append them.
     fn pack(&mut self, chunks: usize) -> Result<()> {
         let Some(mut layout) = self.layout.take() else { return Err(closed(&self.path)) };
         let tasks = (self.gathered.len() / TASK).clamp(1, chunks.max(1));

@@ -25,7 +25,7 @@ impl ChunkCache {
     /// Remove all records but those of this chunk.
     pub(crate) fn retain(&mut self, chunk: ChunkId) {
         match &mut self.last {
-            Some((last, first)) if *last == chunk => self.unpacker.forget(std::mem::take(first)),
+            Some((last, first)) if *last == chunk => self.unpacker.remove_first(std::mem::take(first)),
             _ => {
                 self.unpacker.clear();
                 self.last = None;
@@ -33,8 +33,8 @@ impl ChunkCache {
         }
     }
 
-    /// Unpack a chunk of `records` records, unless it is the last one, and return the number of its first record. `span` begins
-    /// where the chunk begins.
+    /// Unpack a chunk of `records` records, unless it is the last one, and return the number of its first record.
+    /// `span` begins where the chunk begins.
     pub(crate) fn unpack(&mut self, chunk: ChunkId, span: Span<'_>, records: u64) -> Result<usize> {
         if let Some(first) = self.find(chunk) {
             return Ok(first);

@@ -12,7 +12,7 @@ use highway::{HighwayHash, HighwayHasher, Key};
 use crate::error::{Error, Result};
 use crate::limits;
 
-/// A header of [`BLOCK_HEADER`] bytes stands at every multiple of this.
+/// A block header of [`BLOCK_HEADER`] bytes is at every multiple of this offset.
 pub const BLOCK: u64 = 1 << 16;
 /// Bytes of a block's header.
 pub const BLOCK_HEADER: usize = 24;
@@ -180,8 +180,8 @@ impl<'a> Span<'a> {
         })
     }
 
-    /// Calls `take` with the pieces of `length` bytes of a chunk from `at` on, the block headers left out; returns where
-    /// they end.
+    /// Calls `take` with the pieces of `length` bytes of a chunk from `at` on, the block headers left out; returns
+    /// where they end.
     fn pieces(&self, mut at: u64, mut length: u64, mut take: impl FnMut(&'a [u8])) -> Result<u64> {
         while length > 0 {
             if at % BLOCK == 0 {
@@ -252,8 +252,8 @@ impl<'a> Span<'a> {
     }
 }
 
-/// Appends a chunk to `out`, whose end is offset `position` of the file: its header and data, which are in `chunk`, with
-/// block headers in between. Returns where the chunk ends.
+/// Appends a chunk to `out`, whose end is offset `position` of the file: its header and data, which are in `chunk`,
+/// with block headers in between. Returns where the chunk ends.
 pub fn append(out: &mut Vec<u8>, position: u64, chunk: &[u8], records: u64) -> Result<u64> {
     let end = end(position, chunk.len() as u64, records).ok_or_else(|| Error::usage("expected a file below 16 EiB"))?;
     let (mut at, mut rest) = (position, chunk);

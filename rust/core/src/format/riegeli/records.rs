@@ -1,4 +1,4 @@
-//! What a chunk of records holds: the records' sizes and their bytes, each compressed as one piece.
+//! The data of a chunk of records: their sizes and their bytes, each compressed as one piece.
 
 use std::fmt;
 use std::io::{Cursor, Read};
@@ -11,13 +11,14 @@ use crate::codec::protobuf::{put_varint, varint, varint_length};
 use crate::error::{Error, Result};
 use crate::limits;
 
-/// A chunk may declare this many bytes for each byte on disk, if it has more than [`limits::max_row_bytes`] once decoded.
+/// A chunk may declare this many bytes for each byte on disk, if it has more than [`limits::max_row_bytes`] once
+/// decoded.
 const MAX_RATIO: u64 = 16;
 /// What zstd may look back, as a power of two: what the format's own library takes.
 const ZSTD_WINDOW: u32 = 20;
 /// The same for brotli.
 const BROTLI_WINDOW: i32 = 22;
-/// Snappy makes at most so many bytes of one.
+/// Maximum inflated bytes per compressed byte of Snappy.
 const MAX_SNAPPY_RATIO: u64 = 22;
 
 /// Up to so many bytes zstd only stores: the sizes of a chunk with one record are that few.
@@ -111,7 +112,7 @@ pub struct Packed {
     pub decoded_size: u64,
 }
 
-/// How many bytes the data of a chunk may hold: more is taken for an attack.
+/// Maximum decoded bytes of a chunk with this much data: more is refused as an attack.
 fn warranted(data: usize) -> u64 {
     limits::max_row_bytes().max((data as u64).saturating_mul(MAX_RATIO))
 }
@@ -240,14 +241,14 @@ fn broken(what: &str) -> Error {
 }
 
 impl Unpacker {
-    /// Forgets the records.
+    /// Remove all records.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();
     }
 
-    /// Forgets the first records.
-    pub fn forget(&mut self, count: usize) {
+    /// Remove the first records.
+    pub fn remove_first(&mut self, count: usize) {
         if count == 0 {
             return;
         }
@@ -387,8 +388,8 @@ fn decompress(
     Ok(())
 }
 
-/// Appends what zstd makes of `packed`, at most `declared` bytes. Room is made as the bytes on disk warrant it: for a size
-/// that is out of proportion, more only if less was not enough.
+/// Appends what zstd makes of `packed`, at most `declared` bytes. Room is made as the bytes on disk warrant it: for a
+/// size that is out of proportion, more only if less was not enough.
 fn unzstd(packed: &[u8], declared: usize, zstd: &mut Option<Decompressor<'static>>, out: &mut Vec<u8>) -> Result<bool> {
     if let Some((head, bytes)) = packed.split_first_chunk().filter(|(_, bytes)| bytes.len() == declared) {
         if u8::try_from(declared).is_ok_and(|length| stored(length) == *head) {

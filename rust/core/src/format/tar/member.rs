@@ -71,7 +71,7 @@ fn padded(data: u64, size: u64) -> u64 {
     data.saturating_add(size.div_ceil(BLOCK as u64).saturating_mul(BLOCK as u64))
 }
 
-/// What a header says.
+/// A parsed header.
 struct MemberHeader {
     kind: u8,
     name: Vec<u8>,
@@ -133,7 +133,7 @@ pub fn next(source: &mut impl ByteSource, begin: u64) -> Result<Option<Member>> 
     }
 }
 
-/// The member of a header, with what the headers before it say.
+/// Return the member of a header and of the headers before it.
 fn member(
     source: &impl ByteSource,
     header: MemberHeader,
@@ -223,7 +223,7 @@ fn number(field: &[u8]) -> Option<u64> {
     }
 }
 
-/// What a pax header says of a member.
+/// The attributes of a pax header.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Extended {
     path: Option<Vec<u8>>,

@@ -1,8 +1,8 @@
 //! Tar archives as shards: the files of one key are a sample, and a sample is a record.
 //!
-//! Files are grouped by key, wherever they are in the archive; samples come in the order of their first files. The record of
-//! a sample is made when it is read: a `tf.train.Example` with a feature for each of its files, and one for its key. No name
-//! in an archive is ever taken as a path.
+//! Files are grouped by key, wherever they are in the archive; samples come in the order of their first files. The
+//! record of a sample is made when it is read: a `tf.train.Example` with a feature for each of its files, and one for
+//! its key. No name in an archive is ever taken as a path.
 
 mod member;
 mod sample;
@@ -65,8 +65,13 @@ pub struct TarShard {
 
 impl TarShard {
     /// Opens an archive, by an index or by a scan of its headers.
-    pub fn open(path: &Path, sidecar: Sidecar, rules: Option<Arc<TarRules>>, pulse: Progress<'_>) -> Result<TarShard> {
-        TarShard::from_file(RandomAccessFile::open(path)?, sidecar, rules, pulse)
+    pub fn open(
+        path: &Path,
+        sidecar: Sidecar,
+        rules: Option<Arc<TarRules>>,
+        progress: Progress<'_>,
+    ) -> Result<TarShard> {
+        TarShard::from_file(RandomAccessFile::open(path)?, sidecar, rules, progress)
     }
 
     /// The same with a file that is open.
@@ -74,7 +79,7 @@ impl TarShard {
         file: RandomAccessFile,
         sidecar: Sidecar,
         rules: Option<Arc<TarRules>>,
-        pulse: Progress<'_>,
+        progress: Progress<'_>,
     ) -> Result<TarShard> {
         let compression = compression(&file)?;
         let known = match sidecar {
@@ -84,7 +89,9 @@ impl TarShard {
         };
         let (offsets, segments) = match known {
             Some(index) => (index.offsets, index.segments),
-            None => scan(&file, compression, usize::MAX, pulse).map(|listing| (listing.offsets, listing.segments))?,
+            None => {
+                scan(&file, compression, usize::MAX, progress).map(|listing| (listing.offsets, listing.segments))?
+            }
         };
         Ok(TarShard::listed(file, compression, offsets, segments, rules))
     }
@@ -197,9 +204,9 @@ impl Container for TarShard {
         }
     }
 
-    fn held(&self, length: u64, most: u64) -> Option<&[u8]> {
+    fn cached(&self, length: u64, budget: u64) -> Option<&[u8]> {
         match self.segments {
-            None => self.archive.held(length, most),
+            None => self.archive.cached(length, budget),
             Some(_) => None,
         }
     }
@@ -246,16 +253,16 @@ fn fit(file: &RandomAccessFile, compression: Compression, index: &Index) -> Resu
 
 /// The records of the first samples, `count` of them or until their files have `max_bytes` bytes: at least one.
 ///
-/// All headers are looked at, because a file of the first sample may be the last one in the archive; but damage behind the
-/// first samples does not matter here.
-pub fn first_records(file: &RandomAccessFile, count: usize, max_bytes: u64, pulse: Progress<'_>) -> Result<Frames> {
+/// All headers are looked at, because a file of the first sample may be the last one in the archive; but damage behind
+/// the first samples does not matter here.
+pub fn first_records(file: &RandomAccessFile, count: usize, max_bytes: u64, progress: Progress<'_>) -> Result<Frames> {
     let compression = compression(file)?;
-    let (found, damage) = scan::scan_until_damage(file, compression, usize::MAX, pulse);
+    let (found, damage) = scan::scan_until_damage(file, compression, usize::MAX, progress);
     let listing = match damage {
         None if found.is_scattered() => found.listing(file, compression, usize::MAX),
         Some(error) if !error.kind().is_corrupt() => return Err(error),
         Some(error) if found.is_scattered() => return Err(error),
-        _ => scan(file, compression, count, pulse)?,
+        _ => scan(file, compression, count, progress)?,
     };
     let mut frames = Frames::default();
     let Listing { offsets, segments, keys, .. } = listing;
@@ -299,16 +306,17 @@ fn inflated_part(file: &RandomAccessFile, compression: Compression, length: u64)
     }
 }
 
-/// Reads every sample of an archive; hands the record of each to `keep`. What comes after the first damage is a gap. Where
-/// files are scattered, so is each sample that lacks a file which others have: it may have been behind the damage.
+/// Reads every sample of an archive; hands the record of each to `keep`. What comes after the first damage is a gap.
+/// Where files are scattered, so is each sample that lacks a file which others have: it may have been behind the
+/// damage.
 pub fn salvage(
     file: &RandomAccessFile,
     keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
-    pulse: Progress<'_>,
+    progress: Progress<'_>,
 ) -> Result<Report> {
     let compression = compression(file)?;
     let mut report = Report::default();
-    let (found, mut damage) = scan::scan_until_damage(file, compression, usize::MAX, pulse);
+    let (found, mut damage) = scan::scan_until_damage(file, compression, usize::MAX, progress);
     if let Some(error) = damage.take_if(|error| !error.kind().is_corrupt()) {
         return Err(error);
     }
@@ -340,7 +348,7 @@ pub fn salvage(
     let (mut raw, mut sample) = (Vec::new(), Vec::new());
     for record in 0..shard.len() {
         let begin = shard.real(shard.offsets()[record]);
-        pulse(begin)?;
+        progress(begin)?;
         let gap =
             |report: &Report, bytes: u64, reason: String| Gap { offset: begin, bytes, record: report.records, reason };
         if let Some(reason) = lacking.get(record).and_then(Option::as_ref) {

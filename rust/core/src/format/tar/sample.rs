@@ -1,4 +1,4 @@
-//! The files of one key, which are a sample, as a `tf.train.Example`.
+//! Encodes a sample, the files of one key, as a `tf.train.Example`.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 pub const KEY: &str = "__key__";
 
 /// A member's key and extension, as WebDataset has them: the name up to the first dot of its last part, and the rest in
-/// small letters. Nothing for members that are no part of a sample: folders and links, files without an extension, hidden
-/// ones, and what is called `__so__`.
+/// small letters. Nothing for members that are no part of a sample: folders and links, files without an extension,
+/// hidden ones, and what is called `__so__`.
 pub fn key_and_extension(member: &Member) -> Result<Option<(&str, String)>> {
     let name = member.name.as_str();
     if !member.is_file {

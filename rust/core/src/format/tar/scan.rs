@@ -1,4 +1,4 @@
-//! Where the samples of a tar archive begin: its headers are read, its data is not.
+//! Finds the samples of a tar archive: reads its headers, not its data.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
@@ -14,8 +14,8 @@ use crate::io::window_reader::WindowReader;
 /// The samples of an archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// Where each sample begins, and where the last one ends: in the archive, where the files of each sample are next to
-    /// each other, and what is between two samples belongs to the first of them; else in its segments, put in a row.
+    /// Where each sample begins, and where the last one ends: in the archive, where the files of each sample are next
+    /// to each other, and what is between two samples belongs to the first of them; else in its segments, put in a row.
     pub offsets: Vec<u64>,
     /// Where the files of scattered samples are, in the order of samples: none where the samples are contiguous.
     pub segments: Vec<Range<u64>>,
@@ -63,8 +63,8 @@ impl<R: Read> ByteSource for StreamSource<R> {
 }
 
 /// Lists an archive, or its first `most` samples. Errors have the file and the offset.
-pub fn scan(file: &RandomAccessFile, compression: Compression, most: usize, pulse: Progress<'_>) -> Result<Listing> {
-    let (found, error) = scan_until_damage(file, compression, most, pulse);
+pub fn scan(file: &RandomAccessFile, compression: Compression, most: usize, progress: Progress<'_>) -> Result<Listing> {
+    let (found, error) = scan_until_damage(file, compression, most, progress);
     error.map_or_else(|| Ok(found.listing(file, compression, most)), Err)
 }
 
@@ -73,14 +73,14 @@ pub(super) fn scan_until_damage(
     file: &RandomAccessFile,
     compression: Compression,
     most: usize,
-    pulse: Progress<'_>,
+    progress: Progress<'_>,
 ) -> (Found, Option<Error>) {
     let mut found = Found::new(0);
     let listed = match compression {
-        Compression::None => found.list(&mut WindowReader::new(file), most, pulse),
+        Compression::None => found.list(&mut WindowReader::new(file), most, progress),
         _ => {
             let mut stream = StreamSource { stream: file.stream(compression), offset: 0, bytes: Vec::new() };
-            found.list(&mut stream, most, pulse).and_then(|()| {
+            found.list(&mut stream, most, progress).and_then(|()| {
                 // To the end, where the checksum of what was compressed stands.
                 if found.keys.len() < most {
                     std::io::copy(&mut stream.stream, &mut std::io::sink()).map_err(|error| read_error(&error))?;
@@ -120,7 +120,7 @@ impl Found {
         Found { start, at: start, ..Found::default() }
     }
 
-    fn list(&mut self, source: &mut impl ByteSource, most: usize, pulse: Progress<'_>) -> Result<()> {
+    fn list(&mut self, source: &mut impl ByteSource, most: usize, progress: Progress<'_>) -> Result<()> {
         let mut members = 0u64;
         loop {
             let current = self.runs.last().map_or(0, |run| run.0 as u64);
@@ -128,7 +128,7 @@ impl Found {
             let Some(member) = next(source, self.at).map_err(place)? else { return Ok(()) };
             members += 1;
             if members % 1024 == 0 {
-                pulse(member.end())?;
+                progress(member.end())?;
             }
             if let Some((key, extension)) = key_and_extension(&member).map_err(place)? {
                 if !self.add(&member, key, extension, most)? {

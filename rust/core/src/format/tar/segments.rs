@@ -1,4 +1,4 @@
-//! Where the bytes of scattered samples are in an archive.
+//! Maps the bytes of scattered samples to ranges of the archive.
 
 use std::ops::Range;
 

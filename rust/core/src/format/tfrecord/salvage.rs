@@ -1,4 +1,4 @@
-//! Reading on after damage: every whole record is found, everything else is reported.
+//! Salvages a damaged TFRecord file: finds every whole record and reports the gaps.
 
 use std::io::Read;
 
@@ -13,34 +13,35 @@ use crate::io::file::{Progress, RandomAccessFile, WINDOW};
 use crate::io::window_reader::WindowReader;
 use crate::limits::{self, max_inflated_bytes};
 
-/// Looking for the next frame may check this many times the file's size in data CRCs; a file made to cost more is given up.
+/// Looking for the next frame may check this many times the file's size in data CRCs; a file made to cost more is given
+/// up.
 const SEARCH_BUDGET: u64 = 16;
 
 /// Looks at every byte of a shard: hands each whole record's frame and offset to `keep`, and reports the rest.
 pub fn salvage(
     file: &RandomAccessFile,
     keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
-    pulse: Progress<'_>,
+    progress: Progress<'_>,
 ) -> Result<Report> {
     let compression = file.compression()?;
     let mut report = Report::default();
     if compression == Compression::None {
         let mut bytes = WindowReader::new(file);
-        look(&mut bytes, 0, &mut report, keep, pulse)?;
+        look(&mut bytes, 0, &mut report, keep, progress)?;
         if report.records == 0 && !report.gaps.is_empty() {
-            if let Some(found) = look_without_magic(file, keep, pulse)? {
+            if let Some(found) = look_without_magic(file, keep, progress)? {
                 return Ok(found);
             }
         }
         return Ok(report);
     }
     // A whole shard of any size goes by as a stream; only from the first damage on is it looked at in memory.
-    let Some(offset) = stream(file, compression, &mut report, keep, pulse)? else { return Ok(report) };
+    let Some(offset) = stream(file, compression, &mut report, keep, progress)? else { return Ok(report) };
     let members = match compression {
-        Compression::Gzip | Compression::Zlib => Members::inflate(&mut WindowReader::new(file), compression, pulse)?,
+        Compression::Gzip | Compression::Zlib => Members::inflate(&mut WindowReader::new(file), compression, progress)?,
         _ => inflate_what_is_there(file, compression)?,
     };
-    look_at_members(WindowReader::in_memory(members.bytes), members.breaks, offset, &mut report, keep, pulse)?;
+    look_at_members(WindowReader::in_memory(members.bytes), members.breaks, offset, &mut report, keep, progress)?;
     Ok(report)
 }
 
@@ -51,14 +52,14 @@ fn look_at_members(
     offset: u64,
     report: &mut Report,
     keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
-    pulse: Progress<'_>,
+    progress: Progress<'_>,
 ) -> Result<()> {
     let (before, mut starts) = (report.records, Vec::new());
     let mut keep = |offset, frame: &[u8]| {
         starts.push(offset);
         keep(offset, frame)
     };
-    look(&mut bytes, offset, report, &mut keep, pulse)?;
+    look(&mut bytes, offset, report, &mut keep, progress)?;
     report.gaps.extend(breaks.into_iter().map(|Break { offset: at, reason }| {
         // The limit on inflated bytes may lie before the first damage.
         let offset = at.max(offset);
@@ -73,28 +74,28 @@ fn look_at_members(
 fn look_without_magic(
     file: &RandomAccessFile,
     keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
-    pulse: Progress<'_>,
+    progress: Progress<'_>,
 ) -> Result<Option<Report>> {
     for compression in [Compression::Gzip, Compression::Zlib] {
-        let Members { bytes, breaks } = Members::inflate(&mut WindowReader::new(file), compression, pulse)?;
+        let Members { bytes, breaks } = Members::inflate(&mut WindowReader::new(file), compression, progress)?;
         let mut bytes = WindowReader::in_memory(bytes);
         let mut budget = bytes.size().saturating_mul(SEARCH_BUDGET).saturating_add(WINDOW as u64);
-        if search(&mut bytes, 0, &mut budget, pulse)? < bytes.size() {
+        if search(&mut bytes, 0, &mut budget, progress)? < bytes.size() {
             let mut report = Report::default();
-            look_at_members(bytes, breaks, 0, &mut report, keep, pulse)?;
+            look_at_members(bytes, breaks, 0, &mut report, keep, progress)?;
             return Ok(Some(report));
         }
     }
     Ok(None)
 }
 
-/// Hands on the frames of a compressed shard up to its end, or to where it is damaged: then it says where that is.
+/// Pass the frames of a compressed shard to `keep` up to its end. Return the offset of damage.
 fn stream(
     file: &RandomAccessFile,
     compression: Compression,
     report: &mut Report,
     keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
-    pulse: Progress<'_>,
+    progress: Progress<'_>,
 ) -> Result<Option<u64>> {
     let mut frames = FrameStream::new(file.stream(compression));
     loop {
@@ -115,7 +116,7 @@ fn stream(
             },
         }
         if report.records % 256 == 0 {
-            pulse(offset)?;
+            progress(offset)?;
         }
     }
 }
@@ -151,8 +152,8 @@ fn inflate_what_is_there(file: &RandomAccessFile, compression: Compression) -> R
     Ok(Members { bytes: out, breaks })
 }
 
-/// A read that fails loses what it inflated before: goes there again, and on byte by byte. Gives what is in the place of the
-/// byte that failed: `byte`, or what was inflated.
+/// A read that fails loses what it inflated before: goes there again, and on byte by byte. Gives what is in the place
+/// of the byte that failed: `byte`, or what was inflated.
 fn inflate_to_the_last_byte(file: &RandomAccessFile, compression: Compression, out: &mut Vec<u8>, byte: u8) -> u8 {
     let mut stream = file.stream(compression).take(max_inflated_bytes());
     let there = out.len() as u64;
@@ -175,13 +176,13 @@ fn look(
     mut offset: u64,
     report: &mut Report,
     keep: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
-    pulse: Progress<'_>,
+    progress: Progress<'_>,
 ) -> Result<()> {
     let mut budget = bytes.size().saturating_mul(SEARCH_BUDGET).saturating_add(WINDOW as u64);
     let mut beat = 0;
     while offset < bytes.size() {
         if offset >= beat {
-            pulse(offset)?;
+            progress(offset)?;
             beat = offset + WINDOW as u64;
         }
         match frame_at(bytes, offset)? {
@@ -194,7 +195,7 @@ fn look(
                 let next = match end {
                     // The header holds: if a frame follows where this one should end, only this record is lost.
                     Some(end) if end == bytes.size() || header_at(bytes, end)?.is_some() => end,
-                    _ => search(bytes, offset + 1, &mut budget, pulse)?,
+                    _ => search(bytes, offset + 1, &mut budget, progress)?,
                 };
                 report.gaps.push(Gap { offset, bytes: next - offset, record: report.records, reason });
                 offset = next;
@@ -240,11 +241,11 @@ fn header_at(bytes: &mut WindowReader<'_>, offset: u64) -> Result<Option<u64>> {
 }
 
 /// Where the next whole frame begins at or after `from`, or the end.
-fn search(bytes: &mut WindowReader<'_>, from: u64, budget: &mut u64, pulse: Progress<'_>) -> Result<u64> {
+fn search(bytes: &mut WindowReader<'_>, from: u64, budget: &mut u64, progress: Progress<'_>) -> Result<u64> {
     let size = bytes.size();
     let mut start = from;
     while start + OVERHEAD as u64 <= size {
-        pulse(start)?;
+        progress(start)?;
         let window = bytes.at(start, WINDOW as u64)?;
         let candidates: Vec<u64> = window
             .windows(HEADER)

@@ -1,4 +1,4 @@
-//! A TFRecord file that any record can be read from.
+//! A TFRecord file whose records are read in any order.
 
 use std::ops::Range;
 use std::path::Path;
@@ -14,14 +14,14 @@ use crate::io::file::{Progress, RandomAccessFile, WINDOW};
 use crate::io::window_reader::WindowReader;
 
 /// Finds every frame by its header alone: both length and length CRC are checked, the data is not read.
-pub fn scan(file: &RandomAccessFile, compression: Compression, pulse: Progress<'_>) -> Result<Vec<u64>> {
+pub fn scan(file: &RandomAccessFile, compression: Compression, progress: Progress<'_>) -> Result<Vec<u64>> {
     let mut offsets = vec![0];
     if compression != Compression::None {
         let mut stream = FrameStream::new(file.stream(compression));
         while stream.next_frame().map_err(|error| advise(error.in_file(file.path())))?.is_some() {
             offsets.push(stream.offset);
             if stream.record % 4096 == 0 {
-                pulse(stream.offset)?;
+                progress(stream.offset)?;
             }
         }
         return Ok(offsets);
@@ -38,7 +38,7 @@ pub fn scan(file: &RandomAccessFile, compression: Compression, pulse: Progress<'
             return Err(place(Error::corrupt(message)));
         }
         if at >= reported {
-            pulse(at)?;
+            progress(at)?;
             reported = at + WINDOW as u64;
         }
         let header = window.at(at, HEADER as u64)?;
@@ -79,7 +79,8 @@ impl TfRecordShard {
         Ok(TfRecordShard(IndexedFile::new(file, compression, offsets)))
     }
 
-    /// A shard that lost its end after its index was made: records that are no longer there are errors when they are read.
+    /// A shard that lost its end after its index was made: records that are no longer there are errors when they are
+    /// read.
     pub(crate) fn truncated(file: RandomAccessFile, index: &Index) -> TfRecordShard {
         let offsets = index.offsets.iter().map(|&offset| offset.min(file.size())).collect();
         TfRecordShard(IndexedFile::new(file, index.compression, offsets))
@@ -127,8 +128,8 @@ impl Container for TfRecordShard {
         self.0.fill(out, offset)
     }
 
-    fn held(&self, length: u64, most: u64) -> Option<&[u8]> {
-        self.0.held(length, most)
+    fn cached(&self, length: u64, budget: u64) -> Option<&[u8]> {
+        self.0.cached(length, budget)
     }
 
     fn decode<'b>(&self, _record: usize, bytes: &'b [u8], _scratch: &mut RecordScratch) -> Result<Decoded<'b>> {
@@ -142,7 +143,7 @@ impl Container for TfRecordShard {
     }
 }
 
-/// Whether an index can belong to a file: the same size and wrapping, and the last frame where it says.
+/// Fail unless an index can belong to a file: same size and compression, and a frame at the last offset.
 fn fit(file: &RandomAccessFile, compression: Compression, index: &Index) -> Result<()> {
     same_file(file, compression, index)?;
     if !index.segments.is_empty() {

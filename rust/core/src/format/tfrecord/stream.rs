@@ -54,8 +54,8 @@ impl<R: Read> FrameStream<R> {
         Ok(Some(&self.frame))
     }
 
-    /// Reads over the record that was just refused as too large, and returns the size of its frame; `None` if the last error
-    /// was another one, or the stream ends before the record does.
+    /// Reads over the record that was just refused as too large, and returns the size of its frame; `None` if the last
+    /// error was another one, or the stream ends before the record does.
     pub(crate) fn skip_refused(&mut self) -> Option<u64> {
         let rest = self.refused.take()?.checked_add(frame::FOOTER as u64)?;
         let read = std::io::copy(&mut (&mut self.stream).take(rest), &mut std::io::sink()).ok()?;

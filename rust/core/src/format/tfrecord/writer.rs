@@ -1,4 +1,4 @@
-//! Writing a shard: under a temporary name, then published whole by a rename.
+//! Writes a TFRecord file under a temporary name, then publishes it by a rename.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -60,8 +60,8 @@ impl TfRecordWriter {
         Ok(TfRecordWriter { path: path.into(), sink, compression, level, pending: Vec::new(), offsets: vec![0] })
     }
 
-    /// Lets the shard go to the disk while it is written: [`TfRecordWriter::finish`] with `sync` waits less then. To be said
-    /// before anything is written.
+    /// Lets the shard go to the disk while it is written: [`TfRecordWriter::finish`] with `sync` waits less then. To be
+    /// said before anything is written.
     pub fn sync_along(&mut self) {
         if let Some(Sink::Plain(file)) = &mut self.sink {
             file.sync_along();
