@@ -191,7 +191,7 @@ pub fn is_exiting() -> bool {
     EXITING.load(Ordering::SeqCst)
 }
 
-/// Stops a daemon thread for good once the interpreter exits, as CPython would soon: it has nobody to report an error to.
+/// Stops a daemon thread for good once the interpreter exits, as CPython would soon: no caller is left for its error.
 pub fn stay_behind(py: Python<'_>) {
     if is_exiting() && !EXITS.get() {
         py.detach(|| loop {

@@ -114,7 +114,7 @@ impl PyShardSet {
         })
     }
 
-    /// Where records are: for each its shard, and from where to where it has to be read.
+    /// Return the shard of each record, and the range to read.
     fn places(&self, py: Python<'_>, numbers: &Bound<'_, PyAny>) -> PyResult<Vec<(usize, u64, u64)>> {
         let numbers = record_numbers(numbers)?;
         released(py, || {
@@ -131,7 +131,7 @@ impl PyShardSet {
         self.0.len() as usize
     }
 
-    /// Which shard a record is in, and which one of it.
+    /// Return the shard of a record, and the record's number within it.
     fn shard(&self, py: Python<'_>, number: u64) -> PyResult<(usize, usize)> {
         self.0.locate(number).map_err(|error| raise(py, &error))
     }

@@ -331,7 +331,7 @@ mod tests {
         };
         for at in [7_000_000u64, 10, 3_000_000, 7_999_900] {
             assert_eq!(read(at).unwrap(), content[at as usize..][..100]);
-            let _ = std::fs::remove_file(file.path()); // whoever begins again finds nothing
+            let _ = std::fs::remove_file(file.path()); // inflating again from the start would fail
         }
         assert_eq!(read(7_999_901), None);
         let own = format!(".penstock-{}-", std::process::id());
@@ -350,7 +350,7 @@ mod tests {
             assert_eq!(out, content[at as usize..][..100]);
         };
         read(5_000_000);
-        std::fs::remove_file(file.path()).unwrap(); // whoever begins again finds nothing
+        std::fs::remove_file(file.path()).unwrap(); // inflating again from the start would fail
         read(6_000_000);
         read(5_500_000);
         read(7_999_900);

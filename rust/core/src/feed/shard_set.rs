@@ -205,7 +205,7 @@ impl ShardSet {
         let file = self.file(number, progress)?;
         let sidecar = match source.sidecar.as_deref().map(Index::read) {
             Some(Ok(index)) if file.is_whole() => Sidecar::Try(index),
-            Some(Ok(index)) => Sidecar::Use(index), // what is elsewhere is not scanned
+            Some(Ok(index)) => Sidecar::Use(index), // remote files are not scanned
             Some(Err(error)) if !file.is_whole() => return Err(error),
             Some(Err(_)) | None => Sidecar::Ignore,
         };

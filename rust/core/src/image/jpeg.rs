@@ -59,7 +59,7 @@ pub(super) const DECODER: &str = if cfg!(feature = "turbo") { "libjpeg-turbo" } 
 
 /// Decodes into `out`: grey where that is stored or wanted, RGB otherwise.
 pub(super) fn read(bytes: &[u8], wanted: Option<usize>, out: &mut Vec<u8>) -> Result<ImageShape> {
-    // Strict: what is damaged is told, not painted grey.
+    // Strict: damage is an error, not grey pixels.
     let options =
         DecoderOptions::default().set_strict_mode(true).set_max_width(LONGEST_SIDE).set_max_height(LONGEST_SIDE);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);

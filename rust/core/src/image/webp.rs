@@ -49,7 +49,7 @@ fn check_frame(bytes: &[u8], [width, height]: [u32; 2]) -> Result<()> {
 }
 
 fn same(frame: &[u8], size: [u32; 2]) -> Result<()> {
-    // The two upper bits of each side are a scale, for whoever shows it.
+    // The two upper bits of each side are a display scale.
     let found =
         [6, 8].map(|at| frame.get(at..at + 2).map_or(0, |b| u32::from(u16::from_le_bytes([b[0], b[1]]) & 0x3fff)));
     match found == size {

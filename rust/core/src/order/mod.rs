@@ -232,7 +232,7 @@ impl Order {
     }
 
     /// Replaces positions, which must be below the length, by where they were before the slices at the end were taken:
-    /// what `shard` deals out to hosts has the same place whoever reads it.
+    /// an example keeps its position in the global order on whichever host `shard` puts it.
     pub fn places(&self, positions: &mut [u64]) {
         if let OrderStep::Slice { inner, .. } = &self.0.step {
             self.deal(positions);

@@ -99,7 +99,7 @@ impl Block {
         self.distance_prices = std::array::from_fn(|slot| distance(slot) + distance_extra(slot as u32));
     }
 
-    /// Begins anew, with the prices of the block before.
+    /// Begin an empty block, with the prices of the block before.
     pub(super) fn begin(&mut self) {
         self.steps.clear();
         (self.literals, self.count) = (0, 0);

@@ -105,7 +105,7 @@ impl Deflate {
     }
 }
 
-/// Where a hash was last. What has the same hash, or is further back than 16 bits tell, is told apart by who looks.
+/// The last position of each hash, modulo 2^16. The caller compares the bytes: other bytes may have the same hash.
 struct Places(Vec<u16>);
 
 impl Places {

@@ -66,7 +66,7 @@ impl ArrayRecordShard {
         if !shard.is_empty() {
             let (begin, mut raw) = (shard.table.offsets[0], Vec::new());
             let bytes = shard.file().read_into(&mut raw, begin, HEADER_SPAN.min(shard.file().size() - begin))?;
-            // A damaged header is found by whoever reads its records.
+            // A damaged header is an error when its records are read.
             if (Span { begin, bytes }).header(begin).is_ok_and(|(header, _)| header.content == ChunkType::Transposed) {
                 return Err(shard.place(transposed().in_record(0)));
             }

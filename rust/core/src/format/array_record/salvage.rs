@@ -31,7 +31,7 @@ pub fn salvage(
         }
         let bad = match walk.chunk(at)? {
             Ok((header, end)) => {
-                // The table and the postscript are records too, but nobody's.
+                // The table and the postscript are records too, but not the user's.
                 let of_the_user = header.content == ChunkType::Records
                     && table.as_ref().map_or_else(|_| !is_ours(walk.unpacker.iter()), |table| at < table.footer());
                 if of_the_user {
