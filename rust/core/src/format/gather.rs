@@ -16,6 +16,9 @@ const GAP_SHARE: u64 = 2;
 /// About this many bytes of records that are not decoded are read at a time.
 const READ_BYTES: u64 = 1 << 20;
 
+/// At most this many records are looked up at a time.
+const ROWS: usize = 4096;
+
 /// A record to read: its shard, and the range of its frame or chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'s> {
@@ -133,30 +136,58 @@ pub fn read_rows(
     progress: Progress<'_>,
     place: impl Fn(usize, Error) -> Error,
 ) -> Result<Frames> {
-    let mut records = Frames::default();
-    let (mut buffer, mut scratch) = (Vec::new(), RecordScratch::default());
+    let mut reading = Reading::default();
     let mut done = 0;
     while done < rows.len() {
         progress(done as u64)?;
         let end = done + fitting(&rows[done..], READ_BYTES);
-        let frames = frames(&mut rows[done..end], &mut buffer, MAX_CACHED)?;
-        for (number, frame) in (done..end).zip(frames) {
-            let row = &rows[number];
-            row.shard
-                .append(row.record, frame, &mut scratch, &mut records)
-                .map_err(|error| place(number, error.in_record(number as u64)))?;
-        }
+        reading.append(&mut rows[done..end], |row, error| place(done + row, error.in_record((done + row) as u64)))?;
         done = end;
     }
-    Ok(records)
+    Ok(reading.records)
 }
 
 /// Read records of one file in the order of `records`, checked; neighbours are read together.
 pub fn read_many(shard: &dyn Container, records: &[usize]) -> Result<Frames> {
-    let row = |&record: &usize| shard.check(record).map(|()| Row::new(shard, 0, record));
-    let mut rows = records.iter().map(row).collect::<Result<Vec<_>>>()?;
-    let place = |row: usize, error: Error| shard.place(error.renumbered(|_| records[row] as u64));
-    read_rows(&mut rows, &mut |_| interrupt::check(), place)
+    for &record in records {
+        shard.check(record)?;
+    }
+    let mut reading = Reading::default();
+    let mut rows: Vec<Row<'_>> = Vec::with_capacity(records.len().min(ROWS));
+    let mut done = 0;
+    while done < records.len() {
+        interrupt::check()?;
+        rows.clear();
+        rows.extend(records[done..].iter().take(ROWS).map(|&record| Row::new(shard, 0, record)));
+        let end = fitting(&rows, READ_BYTES);
+        let place = |row: usize, error: Error| {
+            let record = records[done + row] as u64;
+            shard.place(error.in_record(record).renumbered(|_| record))
+        };
+        reading.append(&mut rows[..end], place)?;
+        done += end;
+    }
+    Ok(reading.records)
+}
+
+/// Records that were read so far, and the memory for reading more.
+#[derive(Default)]
+struct Reading {
+    records: Frames,
+    buffer: Vec<u8>,
+    scratch: RecordScratch,
+}
+
+impl Reading {
+    /// Read and check some more rows. `place` adds the place to the error of a row.
+    fn append(&mut self, rows: &mut [Row<'_>], place: impl Fn(usize, Error) -> Error) -> Result<()> {
+        let frames = frames(rows, &mut self.buffer, MAX_CACHED)?;
+        for (number, (row, frame)) in rows.iter().zip(frames).enumerate() {
+            let appended = row.shard.append(row.record, frame, &mut self.scratch, &mut self.records);
+            appended.map_err(|error| place(number, error))?;
+        }
+        Ok(())
+    }
 }
 
 /// Return how many of the first rows have at most `bytes` bytes in total; at least one. Consecutive rows of a chunk
