@@ -4,18 +4,18 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::csv::{read, Options, Table};
-use penstock_core::plan::Dtype;
+use penstock_core::csv::{read, CsvOptions, CsvTable};
+use penstock_core::example::plan::Dtype;
 use penstock_core::Result;
 
-fn table(files: &[&[u8]], options: &Options<'_>) -> Result<Table> {
+fn table(files: &[&[u8]], options: &CsvOptions<'_>) -> Result<CsvTable> {
     let names: Vec<String> = (0..files.len()).map(|number| number.to_string()).collect();
     let paths: Vec<&Path> = names.iter().map(Path::new).collect();
     let open = |path: &Path| Ok(files[path.to_str().and_then(|name| name.parse().ok()).unwrap_or(0)]);
     read(&paths, open, options, &mut |_| Ok(()))
 }
 
-fn check(table: &Table) {
+fn check(table: &CsvTable) {
     let rows: usize = table.lines.iter().map(Vec::len).sum();
     assert_eq!(table.names.len(), table.columns.len());
     for (dtype, column) in &table.columns {
@@ -43,8 +43,8 @@ fuzz_target!(|input: &[u8]| {
     // Two files, where a byte that no text has stands between them.
     let files: Vec<&[u8]> = text.splitn(2, |&byte| byte == 0xff).collect();
     for texts in [Some(&[][..]), None] {
-        let whole = table(&files, &Options { delimiter, texts, block: 1 << 20, threads: 1 });
-        let pieces = table(&files, &Options { delimiter, texts, block: usize::from(*block), threads: 1 });
+        let whole = table(&files, &CsvOptions { delimiter, texts, block: 1 << 20, threads: 1 });
+        let pieces = table(&files, &CsvOptions { delimiter, texts, block: usize::from(*block), threads: 1 });
         match (whole, pieces) {
             (Ok(whole), Ok(pieces)) => {
                 check(&whole);

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use flate2::read::ZlibDecoder;
 use libfuzzer_sys::fuzz_target;
-use penstock_core::deflate::Deflate;
+use penstock_core::codec::deflate::Deflate;
 
 fuzz_target!(|input: &[u8]| {
     let Some((times, bytes)) = input.split_first() else { return };

@@ -2,11 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::columns::{Buffer, Column};
-use penstock_core::encode::{Batch, Input};
-use penstock_core::example::{parse, walk};
-use penstock_core::plan::{Encoding, Plan};
-use penstock_core::wire;
+use penstock_core::codec::protobuf;
+use penstock_core::example::columns::{Column, ColumnBuffer};
+use penstock_core::example::encode::{EncodeBatch, Input};
+use penstock_core::example::plan::{Encoding, Plan};
+use penstock_core::example::walk::{parse, walk};
 use penstock_fuzz::columns::{input, rows};
 use penstock_fuzz::naive::{self, Row};
 use penstock_fuzz::{build, is_too_large, open, plans, records};
@@ -37,7 +37,7 @@ fn decode(plan: &Plan, records: &[&[u8]]) -> Option<Vec<Column>> {
         // Another library inflates for the naive decoder, and it is a little stricter about odd streams.
         let zlib = spec.encoding == Encoding::Zlib;
         let filled = walked.fixed_bytes(number).map(|bytes| {
-            let mut buffer = Buffer::numbers(bytes).expect("memory for rows that are there");
+            let mut buffer = ColumnBuffer::numbers(bytes).expect("memory for rows that are there");
             walked.fill(number, buffer.bytes_mut()).map(|()| buffer)
         });
         match (walked.column(number), expected) {
@@ -88,19 +88,19 @@ fn check_varints(packed: &[u8]) {
         }
     }
     whole &= length == 0;
-    assert_eq!(wire::count_varints(packed), expected.len());
+    assert_eq!(protobuf::count_varints(packed), expected.len());
     let mut read = Vec::new();
-    assert_eq!(wire::each_varint(packed, |value| read.push(value)), whole);
+    assert_eq!(protobuf::each_varint(packed, |value| read.push(value)), whole);
     for room in [expected.len(), expected.len() + 1, expected.len().saturating_sub(1)] {
         let mut out = vec![0u64; room];
-        assert_eq!(wire::read_varints(packed, &mut out, |value| (value, true)), whole && room == expected.len());
+        assert_eq!(protobuf::read_varints(packed, &mut out, |value| (value, true)), whole && room == expected.len());
         if whole && room == expected.len() {
             assert_eq!((&read, &out), (&expected, &expected));
         }
     }
     let limit = expected.first().copied().unwrap_or(0);
     let mut out = vec![0u64; expected.len()];
-    let below = wire::read_varints(packed, &mut out, |value| (value, value <= limit));
+    let below = protobuf::read_varints(packed, &mut out, |value| (value, value <= limit));
     assert_eq!(below, whole && expected.iter().all(|&value| value <= limit));
 }
 
@@ -111,7 +111,7 @@ fn check(bytes: &[u8]) {
     let records = records(rest);
     let Some(columns) = decode(&plan, &records) else { return };
     let inputs: Vec<Input<'_>> = columns.iter().map(input).collect();
-    let batch = Batch::new(&plan, &inputs, records.len()).expect("what was decoded can be encoded");
+    let batch = EncodeBatch::new(&plan, &inputs, records.len()).expect("what was decoded can be encoded");
     let frames = batch.encode(0..records.len(), Vec::new()).expect("what was decoded can be encoded");
     let again: Vec<&[u8]> = frames.iter().collect();
     assert_eq!(decode(&plan, &again).as_ref(), Some(&columns));

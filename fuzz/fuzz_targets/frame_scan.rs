@@ -5,14 +5,24 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::file::Plain;
-use penstock_core::frames::{self, Frames, FOOTER, HEADER};
-use penstock_core::index::Index;
-use penstock_core::inflate::{Compression, FrameStream, Stream};
-use penstock_core::salvage::salvage;
-use penstock_core::shard::{Shard, Sidecar};
-use penstock_core::{Error, Kind};
+use penstock_core::codec::stream::{Compression, InflateStream};
+use penstock_core::format::container::{Container, ReadBuffer};
+use penstock_core::format::frame::{self, Frames, FOOTER, HEADER};
+use penstock_core::format::gather::read_many;
+use penstock_core::format::index::{Index, Sidecar};
+use penstock_core::format::tfrecord::salvage::salvage;
+use penstock_core::format::tfrecord::shard::TfRecordShard;
+use penstock_core::format::tfrecord::stream::FrameStream;
+use penstock_core::io::file::RandomAccessFile;
+use penstock_core::limits::{set_max_inflated_bytes, set_max_row_bytes};
+use penstock_core::Error;
 use penstock_fuzz::{build, open};
+
+/// The largest record: built frames reach beyond it.
+const FRAME_BYTES: u64 = 1 << 12;
+
+/// The bytes that salvage inflates: inputs reach beyond it, and searching them stays quick.
+const INFLATED_BYTES: u64 = 1 << 14;
 
 /// A reader that gives a few bytes at a time.
 struct Slow<'a>(&'a [u8], usize);
@@ -37,7 +47,8 @@ fn stream(reader: impl Read) -> (Found, Option<Error>) {
             Ok(Some(frame)) => found.push((offset, frame.to_vec())),
             Ok(None) => return (found, None),
             Err(error) => {
-                assert_eq!((error.kind(), error.offset(), error.record()), (Kind::Corrupt, Some(offset), Some(record)));
+                assert!(error.kind().is_corrupt(), "{error}");
+                assert_eq!((error.offset(), error.record()), (Some(offset), Some(record)));
                 return (found, Some(error));
             }
         }
@@ -45,10 +56,10 @@ fn stream(reader: impl Read) -> (Found, Option<Error>) {
 }
 
 /// Gaps and records lie one after the other and leave nothing out.
-fn check_salvaged(file: &Plain, size: Option<u64>) -> Found {
+fn check_salvaged(file: &RandomAccessFile, size: Option<u64>) -> Found {
     let mut kept = Vec::new();
     let mut keep = |offset, frame: &[u8]| {
-        frames::open(frame).expect("what is kept is whole");
+        frame::open(frame).expect("what is kept is whole");
         kept.push((offset, frame.to_vec()));
         Ok(())
     };
@@ -79,8 +90,8 @@ fn check_salvaged(file: &Plain, size: Option<u64>) -> Found {
 }
 
 /// Reading by number gives what the stream gave, and breaks where it broke.
-fn check_shard(shard: &Shard, streamed: &Found, broken: bool) {
-    let mut buffer = Vec::new();
+fn check_shard(shard: &TfRecordShard, streamed: &Found, broken: bool) {
+    let mut buffer = ReadBuffer::default();
     for (number, (_, frame)) in streamed.iter().enumerate() {
         assert_eq!(shard.read(number, &mut buffer).expect("a whole record"), &frame[HEADER..frame.len() - FOOTER]);
     }
@@ -90,20 +101,20 @@ fn check_shard(shard: &Shard, streamed: &Found, broken: bool) {
     }
     assert!(shard.read(shard.len(), &mut buffer).is_err());
     let backwards: Vec<usize> = (0..shard.len()).rev().collect();
-    match shard.read_many(&backwards) {
+    match read_many(shard, &backwards) {
         Ok(frames) => assert!(!broken && frames.len() == shard.len()),
         Err(_) => assert!(broken),
     }
     let index = shard.index(&mut |_| Ok(())).expect("a file that can be read");
     assert_eq!(Index::from_bytes(&index.to_bytes()).expect("our own index"), index);
-    Shard::open(shard.file().path(), Sidecar::Use(index), &mut |_| Ok(())).expect("an index that fits");
+    TfRecordShard::open(shard.file().path(), Sidecar::Use(index), &mut |_| Ok(())).expect("an index that fits");
 }
 
 fn check(bytes: &[u8]) {
     let compression = Compression::detect(bytes);
-    let (streamed, error) = stream(Stream::new(bytes, compression));
+    let (streamed, error) = stream(InflateStream::new(bytes, compression));
     if compression == Compression::None || error.is_none() {
-        let slowly = stream(Stream::new(Slow(bytes, 1 + bytes.len() % 13), compression));
+        let slowly = stream(InflateStream::new(Slow(bytes, 1 + bytes.len() % 13), compression));
         assert_eq!(slowly, (streamed.clone(), error.clone()), "however the bytes arrive");
     }
 
@@ -122,19 +133,24 @@ fn check(bytes: &[u8]) {
     let folder = if PathBuf::from("/dev/shm").is_dir() { "/dev/shm".into() } else { std::env::temp_dir() };
     let path = folder.join(format!("penstock-fuzz-{}", std::process::id()));
     std::fs::write(&path, bytes).expect("room for a small file");
-    let file = Plain::open(&path).expect("the file just written");
+    let file = RandomAccessFile::open(&path).expect("the file just written");
     assert_eq!(file.compression().expect("the file just written"), compression);
     let kept = check_salvaged(&file, (compression == Compression::None).then_some(bytes.len() as u64));
     assert_eq!(kept.get(..streamed.len()), Some(&streamed[..]), "salvage finds what the stream finds");
     assert!(error.is_some() || kept.len() == streamed.len());
-    match Shard::open(&path, Sidecar::Ignore, &mut |_| Ok(())) {
+    match TfRecordShard::open(&path, Sidecar::Ignore, &mut |_| Ok(())) {
         Ok(shard) => check_shard(&shard, &streamed, error.is_some()),
         Err(scanned) => {
-            assert_eq!(scanned.kind(), Kind::Corrupt);
+            assert!(scanned.kind().is_corrupt(), "{scanned}");
             assert!(error.is_some(), "what the stream reads, the scan finds: {scanned}");
         }
     }
     std::fs::remove_file(&path).expect("the file just written");
 }
 
-fuzz_target!(|input: &[u8]| check(&open(input, build::shard)));
+fuzz_target!(|input: &[u8]| {
+    let bytes = open(input, build::shard);
+    set_max_row_bytes(FRAME_BYTES);
+    set_max_inflated_bytes(INFLATED_BYTES);
+    check(&bytes);
+});

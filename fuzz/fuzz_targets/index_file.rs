@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::crc;
-use penstock_core::index::{offsets_from_dali, Index};
-use penstock_core::inflate::Compression;
+use penstock_core::codec::stream::Compression;
+use penstock_core::crc32c;
+use penstock_core::format::index::{offsets_from_dali, Index};
 use penstock_core::Kind;
 
 fn check_index(bytes: &[u8]) {
@@ -36,7 +36,7 @@ fuzz_target!(|input: &[u8]| {
     check_index(input);
     // The same with a checksum that fits, so that the checks behind it are reached.
     let body = &input[..input.len().saturating_sub(4)];
-    check_index(&[body, &crc::crc32c(body).to_le_bytes()].concat());
+    check_index(&[body, &crc32c::crc32c(body).to_le_bytes()].concat());
     if let Ok(text) = std::str::from_utf8(input) {
         check_dali(text);
     }

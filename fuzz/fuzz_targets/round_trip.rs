@@ -4,11 +4,11 @@
 use half::f16;
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use penstock_core::encode::{Batch, Input, Values};
-use penstock_core::example::{parse, walk};
-use penstock_core::frames::Frames;
-use penstock_core::plan::{Dtype, Encoding, Missing, Plan, Spec};
-use penstock_core::sequence::{self, ListInput};
+use penstock_core::example::encode::{EncodeBatch, Input, Values};
+use penstock_core::example::plan::{Dtype, Encoding, Missing, Plan, Spec};
+use penstock_core::example::sequence::{self, ListInput};
+use penstock_core::example::walk::{parse, walk};
+use penstock_core::format::frame::Frames;
 use penstock_fuzz::columns::rows;
 use penstock_fuzz::naive::{self, Row};
 
@@ -184,7 +184,7 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
     let (columns, plan) = batch(u, count)?;
     let cut = u.int_in_range(0..=count)?;
     let inputs: Vec<Input<'_>> = columns.iter().map(Given::input).collect();
-    let context = Batch::new(&plan, &inputs, count).expect("columns that fit their plan");
+    let context = EncodeBatch::new(&plan, &inputs, count).expect("columns that fit their plan");
     let context_loses = (0..count).any(|row| columns.iter().any(|column| column.loses(row)));
     match context.encode(0..count, Vec::new()) {
         Err(error) => assert!(context_loses, "{error}"),

@@ -2,10 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::columns::Column;
-use penstock_core::encode::{Batch, Input};
-use penstock_core::plan::{Encoding, Missing, Plan};
-use penstock_core::sequence::{self, ListColumn, ListInput, Sequence};
+use penstock_core::example::columns::Column;
+use penstock_core::example::encode::{EncodeBatch, Input};
+use penstock_core::example::plan::{Encoding, Missing, Plan};
+use penstock_core::example::sequence::{self, ListColumn, ListInput, Sequence};
 use penstock_fuzz::columns::{input, rows};
 use penstock_fuzz::naive::{self, Row};
 use penstock_fuzz::{build, is_too_large, open, plans, records};
@@ -93,7 +93,7 @@ fn check(bytes: &[u8]) {
             present: list.present.as_deref(),
         })
         .collect();
-    let batch = Batch::new(&context, &inputs, records.len()).expect("what was decoded can be encoded");
+    let batch = EncodeBatch::new(&context, &inputs, records.len()).expect("what was decoded can be encoded");
     let frames = sequence::encode(&batch, &lists, &list_inputs).expect("what was decoded can be encoded");
     let again: Vec<&[u8]> = frames.iter().collect();
     assert_eq!(decode(&context, &lists, &again).as_ref(), Some(&decoded));

@@ -4,11 +4,12 @@
 use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::example::parse;
-use penstock_core::file::Plain;
-use penstock_core::shard::Sidecar;
-use penstock_core::tar::{salvage, Made, Shard, BLOCK};
-use penstock_core::Kind;
+use penstock_core::example::walk::parse;
+use penstock_core::format::container::{Container, ReadBuffer};
+use penstock_core::format::gather::read_many;
+use penstock_core::format::index::Sidecar;
+use penstock_core::format::tar::{salvage, TarShard, BLOCK};
+use penstock_core::io::file::RandomAccessFile;
 use penstock_fuzz::PROGRAM;
 
 /// Members whose headers are right in most places: each has its kind, its size and its name before it.
@@ -46,19 +47,19 @@ fn check(bytes: &[u8]) {
         kept.push(record.to_vec());
         Ok(())
     };
-    let file = Plain::open(&path).expect("the file just written");
+    let file = RandomAccessFile::open(&path).expect("the file just written");
     let report = salvage(&file, &mut keep, &mut |_| Ok(())).expect("salvage reports damage, it does not fail of it");
     assert_eq!(report.records, kept.len() as u64);
-    let open = |sidecar| Shard::open(&path, sidecar, None, &mut |_| Ok(()));
+    let open = |sidecar| TarShard::open(&path, sidecar, None, &mut |_| Ok(()));
     match open(Sidecar::Ignore) {
         Ok(shard) => {
-            let (mut raw, mut made) = (Vec::new(), Made::default());
+            let mut buffer = ReadBuffer::default();
             for record in 0..shard.len() {
-                let read = shard.read(record, &mut raw, &mut made).expect("what a scan has found");
+                let read = shard.read(record, &mut buffer).expect("what a scan has found");
                 parse(read).expect("a record is an example");
                 assert_eq!(read, kept[record]);
             }
-            let many = shard.read_many(&(0..shard.len()).collect::<Vec<_>>()).expect("the same, all at once");
+            let many = read_many(&shard, &(0..shard.len()).collect::<Vec<_>>()).expect("the same, all at once");
             assert!(many.iter().eq(kept.iter().map(Vec::as_slice)));
             assert!(report.gaps.is_empty());
             if !shard.is_empty() {
@@ -68,7 +69,7 @@ fn check(bytes: &[u8]) {
         }
         Err(error) => {
             assert!(!report.gaps.is_empty(), "{error}");
-            assert!(error.kind() == Kind::Corrupt && error.path().is_some(), "{error}");
+            assert!(error.kind().is_corrupt() && error.path().is_some(), "{error}");
         }
     }
     std::fs::remove_file(&path).expect("the file just written");

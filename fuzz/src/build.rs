@@ -3,9 +3,9 @@
 
 use std::io::Read;
 
-use penstock_core::crc;
-use penstock_core::frames;
-use penstock_core::wire::put_varint;
+use penstock_core::codec::protobuf::put_varint;
+use penstock_core::crc32c;
+use penstock_core::format::frame;
 
 /// Takes the next `count` bytes of a program, or as many as there are.
 pub fn take<'p>(program: &mut &'p [u8], count: usize) -> &'p [u8] {
@@ -137,10 +137,10 @@ pub fn shard(mut program: &[u8]) -> Vec<u8> {
         program = rest;
         let (kind, count) = (step & 7, usize::from(step >> 3));
         match kind {
-            0 => frames::append(&mut plain, take(&mut program, count)),
-            1 => frames::append(&mut plain, &vec![*step; count * 29]),
+            0 => frame::append(&mut plain, take(&mut program, count)),
+            1 => frame::append(&mut plain, &vec![*step; count * 29]),
             2 => {
-                frames::append(&mut plain, take(&mut program, count));
+                frame::append(&mut plain, take(&mut program, count));
                 let last = plain.len() - 1 - count % 4;
                 plain[last] ^= *step;
             }
@@ -150,14 +150,14 @@ pub fn shard(mut program: &[u8]) -> Vec<u8> {
                 let given = take(&mut program, count % 9);
                 length[..given.len()].copy_from_slice(given);
                 plain.extend_from_slice(&length);
-                plain.extend_from_slice(&crc::masked(&length).to_le_bytes());
+                plain.extend_from_slice(&crc32c::masked(&length).to_le_bytes());
             }
             4 => plain.extend_from_slice(take(&mut program, count)),
             5 => plain.truncate(plain.len() - plain.len().min(count)),
             // A frame that is small on disk and large in memory.
             6 if members < 4 && count >= 28 => {
                 members += 1;
-                frames::append(&mut plain, &vec![0; 1 << (18 + count % 4)]);
+                frame::append(&mut plain, &vec![0; 1 << (11 + count % 4)]);
                 wrapped.extend(compressed(&std::mem::take(&mut plain), count % 2 == 0));
             }
             6 if members < 4 => {

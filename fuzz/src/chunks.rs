@@ -1,16 +1,16 @@
 //! Programs that build ArrayRecord files: chunks that are whole, that lie, or are damaged, with a table or without.
 
-use penstock_core::array_record::Compression;
-use penstock_core::riegeli::records::Packer;
-use penstock_core::riegeli::{append, padding, Content, Header, BLOCK, SIGNATURE};
-use penstock_core::wire::put_varint;
+use penstock_core::codec::protobuf::put_varint;
+use penstock_core::format::array_record::ChunkCompression;
+use penstock_core::format::riegeli::records::Packer;
+use penstock_core::format::riegeli::{append, padding, ChunkHeader, ChunkType, BLOCK, SIGNATURE};
 
 use crate::build::take;
 
-const COMPRESSIONS: [Compression; 4] =
-    [Compression::None, Compression::Zstd(1), Compression::Brotli(0), Compression::Snappy];
-const CONTENTS: [Content; 5] =
-    [Content::Records, Content::Padding, Content::Transposed, Content::Metadata, Content::Signature];
+const COMPRESSIONS: [ChunkCompression; 4] =
+    [ChunkCompression::None, ChunkCompression::Zstd(1), ChunkCompression::Brotli(0), ChunkCompression::Snappy];
+const CONTENTS: [ChunkType; 5] =
+    [ChunkType::Records, ChunkType::Padding, ChunkType::Transposed, ChunkType::Metadata, ChunkType::Signature];
 
 /// A file and what its table will say.
 struct File {
@@ -21,8 +21,8 @@ struct File {
 }
 
 impl File {
-    fn put(&mut self, content: Content, data: &[u8], records: u64, decoded_size: u64) {
-        let chunk = [&Header::new(content, data, records, decoded_size).to_bytes()[..], data].concat();
+    fn put(&mut self, content: ChunkType, data: &[u8], records: u64, decoded_size: u64) {
+        let chunk = [&ChunkHeader::new(content, data, records, decoded_size).to_bytes()[..], data].concat();
         let position = self.bytes.len() as u64;
         append(&mut self.bytes, position, &chunk, records).expect("a small file");
     }
@@ -37,7 +37,7 @@ impl File {
 
     fn pad(&mut self) {
         if let Some(length) = padding(self.bytes.len() as u64) {
-            self.put(Content::Padding, &vec![0; length], 0, 0);
+            self.put(ChunkType::Padding, &vec![0; length], 0, 0);
         }
     }
 
@@ -97,7 +97,7 @@ pub fn file(mut program: &[u8]) -> Vec<u8> {
                 let [records, decoded] = [0, 1].map(|_| take(&mut program, 1).first().copied().unwrap_or(0));
                 file.chunks.push([file.bytes.len() as u64, u64::from(decoded), u64::from(records)]);
                 let data = take(&mut program, count);
-                file.put(Content::Records, data, u64::from(records), u64::from(decoded));
+                file.put(ChunkType::Records, data, u64::from(records), u64::from(decoded));
             }
             3 => file.put(CONTENTS[count % CONTENTS.len()], &vec![0; count * 50], 0, 0),
             4 => file.pad(),

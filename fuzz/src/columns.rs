@@ -1,8 +1,8 @@
 //! Columns seen as rows, and columns as what they are encoded from again.
 
-use penstock_core::columns::Column;
-use penstock_core::encode::{Input, Values};
-use penstock_core::plan::{Dtype, Spec};
+use penstock_core::example::columns::Column;
+use penstock_core::example::encode::{Input, Values};
+use penstock_core::example::plan::{Dtype, Spec};
 
 use crate::naive::Row;
 

@@ -3,6 +3,8 @@
 //! Bytes changed at random seldom hold a CRC or a nested length that fits. So an input that begins with [`PROGRAM`] is a
 //! program: its bytes say what to build, and what is built is right in most places. Any other input is taken as it is.
 
+use penstock_core::Kind;
+
 pub mod build;
 pub mod chunks;
 pub mod columns;
@@ -14,7 +16,7 @@ pub const ROW_BYTES: u64 = 1 << 20;
 
 /// Whether an error is that of a row or record beyond [`ROW_BYTES`], which the naive decoders do not know.
 pub fn is_too_large(error: &penstock_core::Error) -> bool {
-    error.to_string().contains("max_row_bytes")
+    matches!(error.kind(), Kind::TooLarge | Kind::SchemaTooLarge)
 }
 
 /// The first byte of an input that is a program.

@@ -4,9 +4,9 @@ use std::io::Read;
 
 use flate2::read::ZlibDecoder;
 use half::f16;
-use penstock_core::example::Feature;
-use penstock_core::plan::{Dtype, Encoding, List, Missing, Spec};
-use penstock_core::wire::{Fields, Value};
+use penstock_core::codec::protobuf::{Fields, WireValue};
+use penstock_core::example::plan::{Dtype, Encoding, List, Missing, Spec};
+use penstock_core::example::walk::Feature;
 
 /// What one record has of one column.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,13 +94,13 @@ pub fn feature_of_usual<'r>(record: &'r [u8], key: &str) -> Option<Feature<'r>> 
     Some(feature)
 }
 
-fn fields(message: &[u8]) -> Option<Vec<(u32, Value<'_>)>> {
+fn fields(message: &[u8]) -> Option<Vec<(u32, WireValue<'_>)>> {
     Fields::new(message).collect::<Result<_, _>>().ok()
 }
 
-fn bytes<'r>(field: (u32, Value<'r>), number: u32) -> Option<&'r [u8]> {
+fn bytes<'r>(field: (u32, WireValue<'r>), number: u32) -> Option<&'r [u8]> {
     match field {
-        (found, Value::Bytes(bytes)) if found == number => Some(bytes),
+        (found, WireValue::Bytes(bytes)) if found == number => Some(bytes),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! A handful of plans that together reach every way a column is decoded.
 
-use penstock_core::plan::{Dtype, Encoding, Missing, Plan, Spec};
+use penstock_core::example::plan::{Dtype, Encoding, Missing, Plan, Spec};
 
 fn spec(key: &str, dtype: Dtype, count: Option<usize>) -> Spec {
     Spec { key: key.into(), dtype, encoding: Encoding::None, count, missing: Missing::Refuse }

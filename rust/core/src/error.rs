@@ -1,4 +1,4 @@
-//! One error type: a kind, a sentence, and the place.
+//! The error type: a kind, a message, and the place.
 
 use std::any::Any;
 use std::fmt;
@@ -8,37 +8,55 @@ use std::path::{Path, PathBuf};
 /// The result of anything in this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong, as far as a caller must tell errors apart.
+/// What went wrong, as far as callers distinguish errors. Code compares kinds, never message texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The bytes are not what the format says they must be.
+    /// The bytes violate the format.
     Corrupt,
-    /// The bytes are well formed, but not what the schema says.
+    /// A compressed stream ends too early; the bytes inflated before its end are valid.
+    Truncated,
+    /// A record, chunk or stream inflates to more than [`crate::limits::max_row_bytes`].
+    TooLarge,
+    /// The bytes are well formed but violate the schema.
     Schema,
-    /// A record number that does not exist.
+    /// The schema describes rows of more than [`crate::limits::max_row_bytes`].
+    SchemaTooLarge,
+    /// The record number does not exist.
     OutOfRange,
-    /// An index file that is damaged or belongs to another shard.
+    /// The index file is damaged or belongs to another shard.
     Sidecar,
-    /// The operating system refused; the code is its `errno`, when there is one.
+    /// A system call failed; the code is its `errno`, if it has one.
     Io(Option<i32>),
-    /// A file that was replaced or rewritten after its dataset was opened.
+    /// The file was replaced or rewritten after its dataset was opened.
     Replaced,
-    /// So many bytes of a file that is elsewhere were not brought yet.
-    Elsewhere(u64),
-    /// The caller asked for something that makes no sense.
+    /// This many bytes of a remote file are not downloaded yet.
+    NotDownloaded(u64),
+    /// The arguments are invalid.
     Usage,
-    /// The caller wants the work to end: see [`crate::interrupt`].
+    /// The caller interrupted the work: see [`crate::interrupt`].
     Interrupted,
     /// A defect of this crate: a thread panicked.
     Internal,
 }
 
+impl Kind {
+    /// Return true if the data is damaged or refused: [`Kind::Corrupt`], [`Kind::Truncated`] or [`Kind::TooLarge`].
+    pub fn is_corrupt(self) -> bool {
+        matches!(self, Kind::Corrupt | Kind::Truncated | Kind::TooLarge)
+    }
+
+    /// Return true if data and schema disagree: [`Kind::Schema`] or [`Kind::SchemaTooLarge`].
+    pub fn is_schema(self) -> bool {
+        matches!(self, Kind::Schema | Kind::SchemaTooLarge)
+    }
+}
+
 /// An error: its kind, what was expected and found, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error(Box<Inner>);
+pub struct Error(Box<ErrorParts>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Inner {
+struct ErrorParts {
     kind: Kind,
     message: String,
     advice: Option<String>,
@@ -53,7 +71,7 @@ struct Inner {
 impl Error {
     /// An error of this kind; `message` says what was expected and what was found.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Error(Box::new(Inner {
+        Error(Box::new(ErrorParts {
             kind,
             message: message.into(),
             advice: None,
@@ -199,7 +217,7 @@ pub fn contained<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { message, advice, path, line, offset, chunk, record, field, .. } = &*self.0;
+        let ErrorParts { message, advice, path, line, offset, chunk, record, field, .. } = &*self.0;
         f.write_str(message)?;
         let mut place = Vec::new();
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();

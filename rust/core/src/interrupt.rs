@@ -1,4 +1,4 @@
-//! Ends long work early.
+//! Interrupts long work.
 //!
 //! A caller runs work inside [`watched`] with a function that reports whether the work must end. Long loops call [`check`]:
 //! on the caller's thread it asks that function every [`INTERVAL`]; threads that work for the caller enter its [`Watch`] and

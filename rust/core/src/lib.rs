@@ -1,55 +1,26 @@
-//! What bytes are: TFRecord frames, ArrayRecord chunks, tar samples, `tf.train.Example` records, shard indexes and the feed.
+//! Records in files and in memory: TFRecord, ArrayRecord and tar containers, `tf.train.Example` records, images, CSV,
+//! and the feed that decodes them in order.
 //!
 //! Nothing here knows Python, nothing here is `unsafe`, and no input of any bytes makes it panic,
 //! read out of bounds or allocate more than the input warrants.
+//!
+//! Modules depend on those before them in this list: [`io`], [`codec`], [`format`], [`example`], [`image`] and [`csv`],
+//! [`order`], [`feed`].
 #![forbid(unsafe_code)]
 
-pub mod array_record;
-pub mod batches;
-pub mod chunk;
-pub mod columns;
-pub mod convert;
-pub mod crc;
+pub mod codec;
+pub mod crc32c;
 pub mod csv;
-pub mod decode;
-pub mod deflate;
-pub mod encode;
 pub mod error;
 pub mod example;
 pub mod feed;
-pub mod file;
-pub mod frames;
-pub mod gather;
-pub mod hash;
-pub mod held;
+pub mod format;
 pub mod image;
-pub mod index;
-pub mod inflate;
-pub mod inflated;
 pub mod interrupt;
+pub mod io;
 pub mod limits;
-pub mod mix;
-mod once;
-pub mod opened;
 pub mod order;
-pub mod permutation;
-pub mod pieces;
-pub mod plan;
-pub mod publish;
-pub mod queue;
-mod recent;
-pub mod riegeli;
-pub mod salvage;
-pub mod sequence;
-pub mod shard;
-pub mod shards;
-mod spare;
-pub mod steps;
-pub mod take;
-pub mod tar;
-pub mod whole;
-pub mod wire;
-pub mod writer;
-mod zlib;
+pub mod ordered_queue;
+mod random;
 
 pub use error::{Error, Kind, Result};

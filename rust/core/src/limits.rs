@@ -1,11 +1,27 @@
-//! The largest row that is read. Sizes that come from data or from a schema are checked before memory is taken for them.
+//! Limits on rows and on inflated bytes. Sizes from data or from a schema are checked before memory is allocated for
+//! them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 
 /// The default of [`max_row_bytes`].
 pub const DEFAULT_ROW_BYTES: u64 = 1 << 30;
+
+/// The default of [`max_inflated_bytes`].
+pub const DEFAULT_INFLATED_BYTES: u64 = 1 << 30;
+
+static MAX_INFLATED_BYTES: AtomicU64 = AtomicU64::new(DEFAULT_INFLATED_BYTES);
+
+/// Return the number of bytes of a compressed shard that are inflated into memory at once, at most.
+pub fn max_inflated_bytes() -> u64 {
+    MAX_INFLATED_BYTES.load(Ordering::Relaxed)
+}
+
+/// Set [`max_inflated_bytes`] for all threads of this process.
+pub fn set_max_inflated_bytes(bytes: u64) {
+    MAX_INFLATED_BYTES.store(bytes, Ordering::Relaxed);
+}
 
 static MAX_ROW_BYTES: AtomicU64 = AtomicU64::new(DEFAULT_ROW_BYTES);
 
@@ -25,13 +41,15 @@ pub fn set_max_row_bytes(bytes: u64) {
 /// The error for `what` of more than [`max_row_bytes`] bytes; `got` says how many there are.
 #[cold]
 pub(crate) fn too_large(what: &str, got: impl std::fmt::Display) -> Error {
-    Error::corrupt(format!("expected {what} of at most {} bytes, got {got}", max_row_bytes())).advise(ADVICE)
+    let message = format!("expected {what} of at most {} bytes, got {got}", max_row_bytes());
+    Error::new(Kind::TooLarge, message).advise(ADVICE)
 }
 
-/// The same where the schema says how many bytes there are.
+/// Return the error for rows whose size the schema sets.
 #[cold]
 pub(crate) fn too_wide(what: &str, got: impl std::fmt::Display) -> Error {
-    Error::schema(format!("expected {what} of at most {} bytes, got {got}", max_row_bytes())).advise(ADVICE)
+    let message = format!("expected {what} of at most {} bytes, got {got}", max_row_bytes());
+    Error::new(Kind::SchemaTooLarge, message).advise(ADVICE)
 }
 
 #[cold]

@@ -6,19 +6,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use penstock_core::array_record::{self, Buffer};
-use penstock_core::batches::{Batch, Decoder, Rows};
-use penstock_core::columns::Column;
-use penstock_core::encode::{self, Input, Values};
-use penstock_core::example::walk;
-use penstock_core::feed::{Feed, Options};
-use penstock_core::gather;
-use penstock_core::inflate::Compression;
+use penstock_core::codec::stream::Compression;
+use penstock_core::example::columns::Column;
+use penstock_core::example::encode::{self, Input, Values};
+use penstock_core::example::plan::{Dtype, Encoding, Missing, Plan, Spec};
+use penstock_core::example::walk::walk;
+use penstock_core::feed::batch::{Batch, BatchDecoder, Rows};
+use penstock_core::feed::shard_set::{ShardSet, ShardSource};
+use penstock_core::feed::{Feed, FeedOptions};
+use penstock_core::format::array_record;
+use penstock_core::format::container::ReadBuffer;
+use penstock_core::format::tfrecord::writer::TfRecordWriter;
 use penstock_core::order::Order;
-use penstock_core::plan::{Dtype, Encoding, Missing, Plan, Spec};
-use penstock_core::queue::{in_order, Taken};
-use penstock_core::shards::{Shards, Source};
-use penstock_core::writer::Writer;
+use penstock_core::ordered_queue::{in_order, NextItem};
 use penstock_core::{Error, Kind};
 
 /// SplitMix64: small, and the same everywhere.
@@ -67,7 +67,7 @@ fn plan() -> Plan {
 /// Some files of records that tell their number, a few of them damaged.
 struct Dataset {
     _folder: tempfile::TempDir,
-    sources: Vec<Source>,
+    sources: Vec<ShardSource>,
     plan: Arc<Plan>,
     damaged: bool,
 }
@@ -100,19 +100,19 @@ impl Dataset {
                 },
                 Input { values: Values::Numbers(&ragged), row_splits: Some(&splits), present: None },
             ];
-            let frames = encode::Batch::new(&plan, &inputs, rows).unwrap().encode(0..rows, Vec::new()).unwrap();
+            let frames = encode::EncodeBatch::new(&plan, &inputs, rows).unwrap().encode(0..rows, Vec::new()).unwrap();
             match kind {
                 3 => {
                     let group_size = 1 + random.below(9) as usize;
-                    let compression = array_record::Compression::parse("zstd", Some(1)).unwrap();
-                    let options = array_record::Options { group_size, compression, threads: 2 };
-                    let mut writer = array_record::Writer::create(&path, options).unwrap();
+                    let compression = array_record::ChunkCompression::parse("zstd", Some(1)).unwrap();
+                    let options = array_record::WriterOptions { group_size, compression, threads: 2 };
+                    let mut writer = array_record::ArrayRecordWriter::create(&path, options).unwrap();
                     writer.write_frames(&frames).unwrap();
                     writer.finish(false).unwrap();
                 }
                 kind => {
                     let compression = if kind == 2 { Compression::Gzip } else { Compression::None };
-                    let mut writer = Writer::create(&path, compression, 1).unwrap();
+                    let mut writer = TfRecordWriter::create(&path, compression, 1).unwrap();
                     writer.write_frames(&frames).unwrap();
                     let index = writer.finish(false).unwrap();
                     if damaged && rows > 0 {
@@ -130,24 +130,24 @@ impl Dataset {
             }
             let sidecar = folder.path().join(format!("{shard}.index"));
             let sidecar = sidecar.exists().then_some(sidecar);
-            sources.push(Source { path, records: rows as u64, sidecar, rules: None });
+            sources.push(ShardSource { path, records: rows as u64, sidecar, rules: None });
             first += rows as i64;
         }
         Dataset { _folder: folder, sources, plan: Arc::new(plan), damaged }
     }
 
     /// As if opened for the first time.
-    fn shards(&self) -> Arc<Shards> {
-        Arc::new(Shards::new(self.sources.clone()).unwrap())
+    fn shards(&self) -> Arc<ShardSet> {
+        Arc::new(ShardSet::new(self.sources.clone()).unwrap())
     }
 
-    fn decoder(&self, skip: bool) -> Decoder {
-        Decoder { shards: self.shards(), plan: self.plan.clone(), images: None, skip }
+    fn decoder(&self, skip: bool) -> BatchDecoder {
+        BatchDecoder { shards: self.shards(), plan: self.plan.clone(), images: None, skip }
     }
 
     /// One record by itself: its columns, or that it is damaged.
-    fn reference(&self, shards: &Shards, number: u64) -> Option<Vec<Column>> {
-        let mut buffer = Buffer::default();
+    fn reference(&self, shards: &ShardSet, number: u64) -> Option<Vec<Column>> {
+        let mut buffer = ReadBuffer::default();
         let record = shards.read(number, &mut buffer).map(<[u8]>::to_vec);
         let record = match record {
             Ok(record) => record,
@@ -161,7 +161,7 @@ impl Dataset {
     }
 
     /// Records one after the other: their columns, and the numbers of those that are damaged.
-    fn serial(&self, shards: &Shards, numbers: &[u64]) -> (Vec<Column>, usize, Vec<u64>) {
+    fn serial(&self, shards: &ShardSet, numbers: &[u64]) -> (Vec<Column>, usize, Vec<u64>) {
         let mut columns: Vec<Column> = self.plan.specs().iter().map(Column::empty).collect();
         let (mut rows, mut damaged) = (0, Vec::new());
         for &number in numbers {
@@ -236,10 +236,10 @@ fn records_read_together_are_those_read_alone() {
         let dataset = Dataset::new(random);
         let shards = dataset.shards();
         let numbers = some_numbers(random, shards.len());
-        let together = gather::read_many(&dataset.shards(), &numbers, &mut |_| Ok(()));
+        let together = dataset.shards().read_many(&numbers, &mut |_| Ok(()));
         let mut alone = Vec::new();
         for &number in &numbers {
-            alone.push(shards.read(number, &mut Buffer::default()).map(<[u8]>::to_vec));
+            alone.push(shards.read(number, &mut ReadBuffer::default()).map(<[u8]>::to_vec));
         }
         match together {
             Ok(frames) => assert!(frames.iter().eq(alone.iter().map(|record| record.as_deref().unwrap()))),
@@ -296,7 +296,7 @@ fn a_feed_gives_what_one_thread_gives() {
 
         let mut numbers = vec![0; (stop.unwrap_or(length) - start) as usize];
         order.numbers(epoch, start, &mut numbers).unwrap();
-        let options = Options { order, epoch, start, stop, batch, drop_remainder, threads, budget };
+        let options = FeedOptions { order, epoch, start, stop, batch, drop_remainder, threads, budget };
         let mut feed = Feed::start(dataset.decoder(skip), options).unwrap();
         let mut position = start;
         for numbers in numbers.chunks(batch).take(taken) {
@@ -305,7 +305,7 @@ fn a_feed_gives_what_one_thread_gives() {
             }
             let (columns, rows, damaged) = dataset.serial(&shards, numbers);
             match feed.take(Duration::from_secs(120)) {
-                Ok(Taken::Item((at, batch))) => {
+                Ok(NextItem::Item((at, batch))) => {
                     assert_eq!(at, position);
                     assert!(skip || damaged.is_empty());
                     assert_same(&batch, &columns, rows);
@@ -319,14 +319,14 @@ fn a_feed_gives_what_one_thread_gives() {
                 // A run of several batches fails as a whole: the damaged record may be behind this batch.
                 Err(error) => {
                     assert!(!skip && dataset.damaged && error.kind() == Kind::Corrupt, "{error}");
-                    assert!(matches!(feed.take(Duration::from_secs(120)), Ok(Taken::End)));
+                    assert!(matches!(feed.take(Duration::from_secs(120)), Ok(NextItem::End)));
                     return;
                 }
             }
             position += batch as u64;
         }
         if taken == usize::MAX {
-            assert!(matches!(feed.take(Duration::from_secs(120)), Ok(Taken::End)));
+            assert!(matches!(feed.take(Duration::from_secs(120)), Ok(NextItem::End)));
         }
         drop(feed);
     });

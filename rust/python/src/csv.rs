@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use numpy::{PyArray1, PyArrayDescr};
-use penstock_core::csv::{read, Options, Table};
-use penstock_core::plan::Dtype;
+use penstock_core::csv::{read, CsvOptions, CsvTable};
+use penstock_core::example::plan::Dtype;
 use penstock_core::Error;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -29,8 +29,9 @@ pub fn read_csv<'py>(
 ) -> PyResult<(Bound<'py, PyDict>, Lines<'py>)> {
     let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
     let open = |path: &Path| File::open(path).map_err(|error| Error::io("opening failed", &error).in_file(path));
-    let options = Options { delimiter, texts: texts.as_deref(), block, threads };
-    let Table { names, columns, lines } = interruptible(py, None, |pulse| read(&files, open, &options, pulse))?;
+    let options = CsvOptions { delimiter, texts: texts.as_deref(), block, threads };
+    let CsvTable { names, columns, lines } =
+        interruptible(py, None, |progress| read(&files, open, &options, progress))?;
     let rows = lines.iter().map(Vec::len).sum();
     let batch = PyDict::new(py);
     for (name, (dtype, column)) in names.into_iter().zip(columns) {

@@ -16,19 +16,19 @@ pub fn raise(py: Python<'_>, error: &Error) -> PyErr {
 
 fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> {
     let (class, errno) = match error.kind() {
-        Kind::Corrupt => ("CorruptionError", None),
+        Kind::Corrupt | Kind::Truncated | Kind::TooLarge => ("CorruptionError", None),
         Kind::Sidecar => ("IndexMismatchError", None),
-        Kind::Schema | Kind::Usage => ("SchemaError", None),
+        Kind::Schema | Kind::SchemaTooLarge | Kind::Usage => ("SchemaError", None),
         Kind::OutOfRange => ("RecordIndexError", None),
         Kind::Replaced => ("LoadError", None),
-        Kind::Elsewhere(_) => ("ElsewhereError", None),
+        Kind::NotDownloaded(_) => ("ElsewhereError", None),
         Kind::Interrupted => ("PenstockError", None),
         Kind::Internal => ("InternalError", None),
         Kind::Io(Some(NO_ENTRY)) => ("NotFoundError", Some(NO_ENTRY)),
         Kind::Io(errno) => ("StorageError", errno),
     };
     let exception = py.import("penstock.errors")?.getattr(class)?.call1((error.to_string(),))?;
-    if matches!(error.kind(), Kind::Corrupt | Kind::Sidecar | Kind::Schema) {
+    if error.kind().is_corrupt() || error.kind().is_schema() || error.kind() == Kind::Sidecar {
         exception.setattr("path", error.path().map(|path| path.to_string_lossy().into_owned()))?;
         exception.setattr("offset", error.offset())?;
         exception.setattr("record", error.record())?;
@@ -36,7 +36,7 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
     if error.kind() == Kind::Replaced {
         exception.setattr("path", error.path().map(|path| path.to_string_lossy().into_owned()))?;
     }
-    if let Kind::Elsewhere(length) = error.kind() {
+    if let Kind::NotDownloaded(length) = error.kind() {
         exception.setattr("path", error.path().map(|path| path.to_string_lossy().into_owned()))?;
         exception.setattr("offset", error.offset())?;
         exception.setattr("length", length)?;

@@ -4,42 +4,42 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use penstock_core::feed::{self, Placed, Stats};
 use penstock_core::interrupt::INTERVAL;
-use penstock_core::queue::Taken;
+use penstock_core::ordered_queue::NextItem;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::raise;
 use crate::interpreter::{is_exiting, stay_behind};
-use crate::plan::Plan;
+use crate::plan::PyPlan;
 
 /// Batches of an epoch in order, decoded ahead on threads of its own.
-#[pyclass(frozen, module = "penstock._core")]
-pub struct Feed {
-    plan: Py<Plan>,
-    /// Who started it: in a fork its locks may be held by threads that do not exist.
+#[pyclass(name = "Feed", frozen, module = "penstock._core")]
+pub struct PyFeed {
+    plan: Py<PyPlan>,
+    /// The process that started it: in a fork its locks may be held by threads that do not exist.
     process: u32,
     feed: Mutex<Option<feed::Feed>>,
-    last: Mutex<Last>,
+    last: Mutex<LastBatch>,
 }
 
-/// What is told of the last batch, and of the whole once it is closed.
+/// What is reported of the last batch, and of the whole feed once it is closed.
 #[derive(Default)]
-struct Last {
+struct LastBatch {
     rows: usize,
-    skipped: Vec<Skipped>,
+    skipped: Vec<SkippedRow>,
     stats: Stats,
 }
 
 /// A bad record: its position, its number, what is wrong with it.
-type Skipped = (u64, u64, String);
+type SkippedRow = (u64, u64, String);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Feed {
-    pub fn new(plan: Py<Plan>, feed: feed::Feed) -> Feed {
-        Feed { plan, process: feed.process(), feed: Mutex::new(Some(feed)), last: Mutex::default() }
+impl PyFeed {
+    pub fn new(plan: Py<PyPlan>, feed: feed::Feed) -> PyFeed {
+        PyFeed { plan, process: feed.process(), feed: Mutex::new(Some(feed)), last: Mutex::default() }
     }
 
     fn is_inherited(&self) -> bool {
@@ -53,15 +53,15 @@ impl Feed {
         }
     }
 
-    fn take(&self) -> penstock_core::Result<Taken<Placed>> {
+    fn take(&self) -> penstock_core::Result<NextItem<Placed>> {
         match lock(&self.feed).as_mut() {
             Some(feed) => feed.take(INTERVAL),
-            None => Ok(Taken::End),
+            None => Ok(NextItem::End),
         }
     }
 }
 
-impl Drop for Feed {
+impl Drop for PyFeed {
     /// Without the GIL: a thread that waits for a file may need it to end.
     fn drop(&mut self) {
         if self.is_inherited() {
@@ -77,7 +77,7 @@ impl Drop for Feed {
 }
 
 #[pymethods]
-impl Feed {
+impl PyFeed {
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
     }
@@ -86,7 +86,7 @@ impl Feed {
         self.check_process(py)?;
         loop {
             match py.detach(|| self.take()) {
-                Ok(Taken::Item((position, batch))) => {
+                Ok(NextItem::Item((position, batch))) => {
                     let skipped = batch.skipped.into_iter();
                     let mut last = lock(&self.last);
                     last.rows = batch.rows;
@@ -95,8 +95,8 @@ impl Feed {
                     drop(last);
                     return self.plan.get().columns_to_python(py, batch.columns, batch.rows).map(Some);
                 }
-                Ok(Taken::NotYet) => py.check_signals()?,
-                Ok(Taken::End) => return Ok(None),
+                Ok(NextItem::NotYet) => py.check_signals()?,
+                Ok(NextItem::End) => return Ok(None),
                 Err(error) => {
                     stay_behind(py);
                     return Err(raise(py, &error));
@@ -116,7 +116,7 @@ impl Feed {
 
     /// The bad records that were left out of the last batch: position, number, message.
     #[getter]
-    fn skipped(&self) -> Vec<Skipped> {
+    fn skipped(&self) -> Vec<SkippedRow> {
         if self.is_inherited() {
             return Vec::new();
         }

@@ -1,11 +1,11 @@
-//! Which columns hold images, and what becomes of them; and single images.
+//! Image columns and single images.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::{PyArray1, PyArrayMethods};
 use penstock_core::error::contained;
-use penstock_core::image::{self, Crop, Header, Options, Pixels};
+use penstock_core::image::{self, Crop, ImageHeader, ImageOptions, Pixels};
 use penstock_core::Error;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -15,25 +15,25 @@ use crate::interpreter::released;
 use crate::plan::Failure;
 
 /// What the feed decodes in a batch's columns.
-#[pyclass(frozen, module = "penstock._core")]
-pub struct Images(pub Arc<image::Images>);
+#[pyclass(name = "Images", frozen, module = "penstock._core")]
+pub struct PyImages(pub Arc<image::Images>);
 
 #[pymethods]
-impl Images {
+impl PyImages {
     #[new]
-    fn new(py: Python<'_>, columns: &Bound<'_, PyDict>) -> PyResult<Images> {
+    fn new(py: Python<'_>, columns: &Bound<'_, PyDict>) -> PyResult<PyImages> {
         let mut all = Vec::with_capacity(columns.len());
         for (key, options) in columns {
             all.push((key.extract()?, options_from(options.cast::<PyDict>()?)?));
         }
         let images = image::Images::new(all).map_err(|error| raise(py, &error))?;
-        Ok(Images(Arc::new(images)))
+        Ok(PyImages(Arc::new(images)))
     }
 }
 
 /// Options as `penstock.Image` hands them over; what is not there keeps its default.
-fn options_from(given: &Bound<'_, PyDict>) -> PyResult<Options> {
-    let mut options = Options::default();
+fn options_from(given: &Bound<'_, PyDict>) -> PyResult<ImageOptions> {
+    let mut options = ImageOptions::default();
     for (name, value) in given {
         match name.extract::<&str>()? {
             "size" => options.size = value.extract()?,
@@ -88,8 +88,8 @@ pub fn resize_image<'py>(
 /// What the header of an image file says: format, width, height. `place` is named if it is broken.
 #[pyfunction]
 pub fn image_header(data: &Bound<'_, PyBytes>, place: PathBuf) -> PyResult<(&'static str, u32, u32)> {
-    let Header { format, width, height } =
-        Header::of(data.as_bytes()).map_err(|error| raise(data.py(), &error.in_file(&place)))?;
+    let ImageHeader { format, width, height } =
+        ImageHeader::of(data.as_bytes()).map_err(|error| raise(data.py(), &error.in_file(&place)))?;
     Ok((format.name(), width, height))
 }
 
@@ -98,7 +98,7 @@ fn array(py: Python<'_>, pixels: Pixels) -> PyResult<Bound<'_, PyAny>> {
     Ok(PyArray1::from_vec(py, data).reshape([height, width, channels])?.into_any())
 }
 
-impl Images {
+impl PyImages {
     /// Replaces the image files of one example by their pixels.
     pub fn decode_example(&self, example: &Bound<'_, PyDict>, position: u64) -> Result<(), Failure> {
         let py = example.py();

@@ -1,4 +1,4 @@
-//! The one place that deals with the GIL, with signals, with calls back into Python, and with the interpreter's exit.
+//! The GIL, signals, calls back into Python, and the interpreter's exit: all in this module.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -191,7 +191,7 @@ pub fn is_exiting() -> bool {
     EXITING.load(Ordering::SeqCst)
 }
 
-/// Stops a daemon thread for good once the interpreter exits, as CPython would soon: it has nobody to report an error to.
+/// Stops a daemon thread for good once the interpreter exits, as CPython would soon: no caller is left for its error.
 pub fn stay_behind(py: Python<'_>) {
     if is_exiting() && !EXITS.get() {
         py.detach(|| loop {

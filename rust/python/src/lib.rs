@@ -1,23 +1,23 @@
 //! `penstock._core`: the only crate that knows Python. It extracts, calls the core, and converts; nothing more.
 
-mod buffers;
-mod chunk;
 mod csv;
 mod errors;
 mod feed;
-mod hash;
+mod file_contents;
+mod gathered_columns;
+mod hdf5;
 mod image;
+mod inspect;
 mod interpreter;
+mod key_hash;
+mod numpy_memory;
 mod order;
-mod peek;
 mod plan;
 mod records;
-mod rows;
 mod sequence;
 mod shard;
-mod shards;
+mod shard_set;
 mod tar;
-mod whole;
 mod writer;
 
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
@@ -44,14 +44,14 @@ fn with_bytes<T: Send>(
     let view = data.py().import("numpy")?.call_method1("frombuffer", (data, "uint8"))?;
     let view = view.cast_into::<PyUntypedArray>()?;
     debug_assert!(view.is_c_contiguous());
-    run(buffers::bytes_of(&view))
+    run(numpy_memory::bytes_of(&view))
 }
 
 /// CRC-32C of any number of bytes, in blocks between which the work may end.
 fn checksum(value: u32, bytes: &[u8]) -> penstock_core::Result<u32> {
     bytes.chunks(interrupt::BLOCK).try_fold(value, |crc, block| {
         interrupt::check()?;
-        Ok(penstock_core::crc::append(crc, block))
+        Ok(penstock_core::crc32c::append(crc, block))
     })
 }
 
@@ -65,7 +65,7 @@ fn crc32c(data: &Bound<'_, PyAny>, value: u32) -> PyResult<u32> {
 /// CRC-32C of `data`, masked as TFRecord stores it.
 #[pyfunction]
 fn masked_crc32c(data: &Bound<'_, PyAny>) -> PyResult<u32> {
-    with_bytes(data, |bytes| checksum(0, bytes).map(penstock_core::crc::mask))
+    with_bytes(data, |bytes| checksum(0, bytes).map(penstock_core::crc32c::mask))
 }
 
 /// The largest row of this process in bytes; with `limit`, sets it and returns the one before.
@@ -83,35 +83,35 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(masked_crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(max_row_bytes, module)?)?;
-    module.add_function(wrap_pyfunction!(chunk::unpack_chunk, module)?)?;
+    module.add_function(wrap_pyfunction!(hdf5::unpack_chunk, module)?)?;
     module.add_function(wrap_pyfunction!(csv::read_csv, module)?)?;
-    module.add_function(wrap_pyfunction!(peek::describe, module)?)?;
-    module.add_function(wrap_pyfunction!(peek::describe_steps, module)?)?;
-    module.add_function(wrap_pyfunction!(peek::have_steps, module)?)?;
-    module.add_function(wrap_pyfunction!(peek::first_records, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::describe, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::describe_steps, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::have_steps, module)?)?;
+    module.add_function(wrap_pyfunction!(inspect::first_records, module)?)?;
     module.add_function(wrap_pyfunction!(image::decode_image, module)?)?;
     module.add_function(wrap_pyfunction!(image::image_header, module)?)?;
     module.add_function(wrap_pyfunction!(image::resize_image, module)?)?;
-    module.add_function(wrap_pyfunction!(whole::file_stamps, module)?)?;
-    module.add_function(wrap_pyfunction!(hash::hash_keys, module)?)?;
-    module.add_function(wrap_pyfunction!(hash::order_numbers, module)?)?;
-    module.add_function(wrap_pyfunction!(hash::hash_records, module)?)?;
+    module.add_function(wrap_pyfunction!(file_contents::file_stamps, module)?)?;
+    module.add_function(wrap_pyfunction!(key_hash::hash_keys, module)?)?;
+    module.add_function(wrap_pyfunction!(key_hash::order_numbers, module)?)?;
+    module.add_function(wrap_pyfunction!(key_hash::hash_records, module)?)?;
     module.add_function(wrap_pyfunction!(shard::offsets_from_dali, module)?)?;
     module.add_function(wrap_pyfunction!(shard::salvage, module)?)?;
     module.add_function(wrap_pyfunction!(tar::list_tar, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_class::<plan::Plan>()?;
+    module.add_class::<plan::PyPlan>()?;
     module.add_class::<records::Records>()?;
     module.add_class::<sequence::SequencePlan>()?;
-    module.add_class::<shard::Index>()?;
-    module.add_class::<shard::Shard>()?;
-    module.add_class::<shards::Shards>()?;
-    module.add_class::<order::Order>()?;
-    module.add_class::<feed::Feed>()?;
-    module.add_class::<image::Images>()?;
-    module.add_class::<whole::ImageFiles>()?;
+    module.add_class::<shard::PyIndex>()?;
+    module.add_class::<shard::PyShard>()?;
+    module.add_class::<shard_set::PyShardSet>()?;
+    module.add_class::<order::PyOrder>()?;
+    module.add_class::<feed::PyFeed>()?;
+    module.add_class::<image::PyImages>()?;
+    module.add_class::<file_contents::PyImageFiles>()?;
     module.add_class::<interpreter::Stop>()?;
-    module.add_class::<writer::Writer>()?;
+    module.add_class::<writer::PyWriter>()?;
     interpreter::watch_exit(module)?;
     // The first array imports a part of NumPy, which a pending KeyboardInterrupt would end: it is imported here.
     if module.py().import("numpy").is_ok() {

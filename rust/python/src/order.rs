@@ -1,4 +1,4 @@
-//! The order of an epoch, as Python puts it together.
+//! The order of an epoch.
 
 use numpy::PyArray1;
 use penstock_core::error::Error;
@@ -9,61 +9,61 @@ use crate::errors::raise;
 use crate::interpreter::released;
 
 /// Which example comes at which position of an epoch: an immutable value, whatever its length.
-#[pyclass(frozen, module = "penstock._core")]
-pub struct Order(pub order::Order);
+#[pyclass(name = "Order", frozen, module = "penstock._core")]
+pub struct PyOrder(pub order::Order);
 
-fn made(py: Python<'_>, order: penstock_core::Result<order::Order>) -> PyResult<Order> {
-    order.map(Order).map_err(|error| raise(py, &error))
+fn made(py: Python<'_>, order: penstock_core::Result<order::Order>) -> PyResult<PyOrder> {
+    order.map(PyOrder).map_err(|error| raise(py, &error))
 }
 
-fn inner(parts: &[Bound<'_, Order>]) -> Vec<order::Order> {
+fn inner(parts: &[Bound<'_, PyOrder>]) -> Vec<order::Order> {
     parts.iter().map(|part| part.get().0.clone()).collect()
 }
 
 #[pymethods]
-impl Order {
+impl PyOrder {
     /// The numbers from `start` to before `stop`.
     #[staticmethod]
-    fn span(py: Python<'_>, start: u64, stop: u64) -> PyResult<Order> {
+    fn span(py: Python<'_>, start: u64, stop: u64) -> PyResult<PyOrder> {
         made(py, order::Order::span(start, stop))
     }
 
     /// One after the other.
     #[staticmethod]
-    fn concat(py: Python<'_>, parts: Vec<Bound<'_, Order>>) -> PyResult<Order> {
+    fn concat(py: Python<'_>, parts: Vec<Bound<'_, PyOrder>>) -> PyResult<PyOrder> {
         made(py, order::Order::concat(inner(&parts)))
     }
 
     /// By turns, as the weights say.
     #[staticmethod]
-    fn mix(py: Python<'_>, parts: Vec<Bound<'_, Order>>, weights: Vec<f64>, seed: u64) -> PyResult<Order> {
+    fn mix(py: Python<'_>, parts: Vec<Bound<'_, PyOrder>>, weights: Vec<f64>, seed: u64) -> PyResult<PyOrder> {
         made(py, order::Order::mix(inner(&parts), &weights, seed))
     }
 
     /// A permutation of the whole, or of windows and in windows.
     #[pyo3(signature = (seed, window = None))]
-    fn shuffle(&self, py: Python<'_>, seed: u64, window: Option<u64>) -> PyResult<Order> {
+    fn shuffle(&self, py: Python<'_>, seed: u64, window: Option<u64>) -> PyResult<PyOrder> {
         made(py, self.0.shuffle(seed, window))
     }
 
     /// Some epochs as one, or epochs for ever.
-    fn repeat(&self, py: Python<'_>, count: Option<u64>) -> PyResult<Order> {
+    fn repeat(&self, py: Python<'_>, count: Option<u64>) -> PyResult<PyOrder> {
         made(py, self.0.repeat(count))
     }
 
     /// Some positions; `wrap` begins again behind the last one.
     #[pyo3(signature = (start, stop, step = 1, wrap = false))]
-    fn slice(&self, py: Python<'_>, start: u64, stop: Option<u64>, step: u64, wrap: bool) -> PyResult<Order> {
+    fn slice(&self, py: Python<'_>, start: u64, stop: Option<u64>, step: u64, wrap: bool) -> PyResult<PyOrder> {
         made(py, self.0.slice(start, stop, step, wrap))
     }
 
     /// Stretches that take turns.
-    fn lanes(&self, py: Python<'_>, count: u64) -> PyResult<Order> {
+    fn lanes(&self, py: Python<'_>, count: u64) -> PyResult<PyOrder> {
         made(py, self.0.lanes(count))
     }
 
     /// Each example some times in a row.
-    fn echo(&self, py: Python<'_>, times: u64) -> PyResult<Order> {
+    fn echo(&self, py: Python<'_>, times: u64) -> PyResult<PyOrder> {
         made(py, self.0.echo(times))
     }
 

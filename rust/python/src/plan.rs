@@ -3,22 +3,23 @@
 use std::sync::Arc;
 
 use numpy::{PyArray1, PyArrayDescr, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
-use penstock_core::batches::decode_all;
-use penstock_core::columns::{Column, Shapes};
-use penstock_core::encode::{Batch, Input, Values};
-use penstock_core::example::walk;
-use penstock_core::plan::{Dtype, Encoding, Missing, Spec};
-use penstock_core::take::Taken;
-use penstock_core::{plan, Error};
+use penstock_core::example::columns::{Column, Shapes};
+use penstock_core::example::encode::{EncodeBatch, Input, Values};
+use penstock_core::example::plan;
+use penstock_core::example::plan::{Dtype, Encoding, Missing, Spec};
+use penstock_core::example::row_selection::SelectedRows;
+use penstock_core::example::walk::walk;
+use penstock_core::feed::batch::decode_all;
+use penstock_core::Error;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::errors::raise;
+use crate::file_contents::PyImageFiles;
+use crate::gathered_columns::Gathered;
 use crate::interpreter::{released, Inside};
 use crate::records::{with_slices, Records};
-use crate::rows::Gathered;
-use crate::whole::ImageFiles;
 
 /// What Python knows of a column besides its spec.
 pub struct Face {
@@ -32,8 +33,8 @@ pub struct Face {
 }
 
 /// The columns of a schema as records hold them, compiled once.
-#[pyclass(frozen, module = "penstock._core")]
-pub struct Plan {
+#[pyclass(name = "Plan", frozen, module = "penstock._core")]
+pub struct PyPlan {
     pub plan: Arc<plan::Plan>,
     pub faces: Vec<Face>,
 }
@@ -43,9 +44,9 @@ pub struct Plan {
 type Declared = (String, String, Py<PyArrayDescr>, String, Option<Vec<usize>>, bool, bool, Option<Vec<u8>>);
 
 #[pymethods]
-impl Plan {
+impl PyPlan {
     #[new]
-    fn new(py: Python<'_>, columns: Vec<Declared>) -> PyResult<Plan> {
+    fn new(py: Python<'_>, columns: Vec<Declared>) -> PyResult<PyPlan> {
         let mut specs = Vec::with_capacity(columns.len());
         let mut faces = Vec::with_capacity(columns.len());
         for (key, dtype_name, dtype, encoding, shape, text, optional, default) in columns {
@@ -63,7 +64,7 @@ impl Plan {
             specs.push(Spec { key, dtype, encoding, count, missing });
         }
         let plan = plan::Plan::new(specs).map_err(|error| raise(py, &error))?;
-        Ok(Plan { plan: Arc::new(plan), faces })
+        Ok(PyPlan { plan: Arc::new(plan), faces })
     }
 
     /// Decodes records into one column each: an array, or the parts (values, value_splits, row_splits, present).
@@ -100,7 +101,7 @@ impl Plan {
                 Some(taken) => taken.iter().zip(&inputs).map(|(taken, input)| taken.input(input.present)).collect(),
                 None => inputs,
             };
-            Batch::new(&self.plan, &inputs, chosen.map_or(rows, <[i64]>::len))?.encode_all(threads, |frames| {
+            EncodeBatch::new(&self.plan, &inputs, chosen.map_or(rows, <[i64]>::len))?.encode_all(threads, |frames| {
                 chunks.push(frames);
                 Ok(None)
             })
@@ -121,7 +122,7 @@ impl Plan {
         self.gather(examples, coerce, |gathered| {
             released(py, || {
                 let inputs = gathered.inputs();
-                Batch::new(&self.plan, &inputs, gathered.rows)?.encode_all(threads, |frames| {
+                EncodeBatch::new(&self.plan, &inputs, gathered.rows)?.encode_all(threads, |frames| {
                     chunks.push(frames);
                     Ok(None)
                 })
@@ -138,9 +139,9 @@ fn take_rows(
     inputs: &[Input<'_>],
     rows: usize,
     chosen: &[i64],
-) -> penstock_core::Result<Vec<Taken>> {
+) -> penstock_core::Result<Vec<SelectedRows>> {
     let take = |((spec, &text), input): ((&Spec, &bool), &Input<'_>)| {
-        let taken = Taken::new(spec, input, rows, chosen)?;
+        let taken = SelectedRows::new(spec, input, rows, chosen)?;
         match text && !taken.is_text() {
             true => Err(Error::schema("expected str, got bytes that are not UTF-8").in_field(&spec.key)),
             false => Ok(taken),
@@ -179,7 +180,7 @@ impl Failure {
 /// Examples are gathered and encoded so many at a time: the memory that takes is bounded, however many there are.
 const GATHER: usize = 8192;
 
-impl Plan {
+impl PyPlan {
     /// Calls `work` with the examples, some thousand at a time, as columns.
     pub fn gather(
         &self,
@@ -212,9 +213,9 @@ impl Plan {
                     let mut word = [0u64];
                     let bytes = &mut bytemuck::cast_slice_mut(&mut word)[..length];
                     walked.fill(number, bytes)?;
-                    crate::buffers::scalar(dtype, bytes)?
+                    crate::numpy_memory::scalar(dtype, bytes)?
                 }
-                Some(_) => crate::buffers::filled(dtype, &face.shape, |out| walked.fill(number, out))??,
+                Some(_) => crate::numpy_memory::filled(dtype, &face.shape, |out| walked.fill(number, out))??,
                 None => face.value(py, walked.column(number)?)?,
             };
             example.set_item(&face.name, value)?;
@@ -248,7 +249,7 @@ impl Face {
             true => std::iter::once(rows).chain(row_shape.iter().copied()).collect(),
             false => vec![values.bytes().len() / dtype.itemsize().max(1)],
         };
-        let values = crate::buffers::array(py, values, dtype, &shape)?;
+        let values = crate::numpy_memory::array(py, values, dtype, &shape)?;
         if plain && present.is_none() {
             return Ok(values);
         }
@@ -271,12 +272,12 @@ impl Face {
             let dtype = self.dtype.bind(py);
             let length = column.values.bytes().len() / dtype.itemsize().max(1);
             if let Some(shapes) = column.shapes {
-                return Ok(crate::buffers::array(py, column.values, dtype, &shapes.first())?);
+                return Ok(crate::numpy_memory::array(py, column.values, dtype, &shapes.first())?);
             }
             return Ok(match column.row_splits {
-                Some(_) => crate::buffers::array(py, column.values, dtype, &[length])?,
-                None if self.shape.is_empty() => crate::buffers::scalar(dtype, column.values.bytes())?,
-                None => crate::buffers::array(py, column.values, dtype, &self.shape)?,
+                Some(_) => crate::numpy_memory::array(py, column.values, dtype, &[length])?,
+                None if self.shape.is_empty() => crate::numpy_memory::scalar(dtype, column.values.bytes())?,
+                None => crate::numpy_memory::array(py, column.values, dtype, &self.shape)?,
             });
         };
         let string = |pair: &[i64]| -> PyResult<Bound<'py, PyAny>> {
@@ -310,7 +311,7 @@ pub struct Held<'py> {
 enum HeldValues<'py> {
     Array(Bound<'py, PyUntypedArray>),
     Bytes(Vec<Bound<'py, PyBytes>>),
-    Files(Bound<'py, ImageFiles>),
+    Files(Bound<'py, PyImageFiles>),
 }
 
 impl<'py> Held<'py> {
@@ -324,7 +325,7 @@ impl<'py> Held<'py> {
         let (values, value_splits, row_splits, present): Parts<'py> = parts.extract()?;
         let values = match values.cast_into::<PyUntypedArray>() {
             Ok(array) => HeldValues::Array(array),
-            Err(other) => match other.into_inner().cast_into::<ImageFiles>() {
+            Err(other) => match other.into_inner().cast_into::<PyImageFiles>() {
                 Ok(files) => HeldValues::Files(files),
                 Err(other) => {
                     let list = other.into_inner().cast_into::<PyList>()?;
@@ -348,25 +349,25 @@ impl<'py> Held<'py> {
             (HeldValues::Files(files), _) => Values::Files(&files.get().0),
             (HeldValues::Bytes(items), _) => Values::Slices(items.iter().map(|item| item.as_bytes()).collect()),
             (HeldValues::Array(array), Some(splits)) => {
-                Values::Strings(crate::buffers::bytes_of(array), int64s(splits))
+                Values::Strings(crate::numpy_memory::bytes_of(array), int64s(splits))
             }
-            (HeldValues::Array(array), None) => Values::Numbers(crate::buffers::bytes_of(array)),
+            (HeldValues::Array(array), None) => Values::Numbers(crate::numpy_memory::bytes_of(array)),
         };
         let row_splits = self.row_splits.as_ref().map(int64s);
-        Input { values, row_splits, present: self.present.as_ref().map(crate::buffers::bytes_of) }
+        Input { values, row_splits, present: self.present.as_ref().map(crate::numpy_memory::bytes_of) }
     }
 }
 
 /// The numbers of an int64 array; none, if it is another one.
 pub fn int64s<'a>(array: &'a Bound<'_, PyUntypedArray>) -> &'a [i64] {
-    bytemuck::try_cast_slice(crate::buffers::bytes_of(array)).unwrap_or(&[])
+    bytemuck::try_cast_slice(crate::numpy_memory::bytes_of(array)).unwrap_or(&[])
 }
 
 /// The columns of a batch from Python.
 pub struct Columns<'py>(Vec<Held<'py>>);
 
 impl<'py> Columns<'py> {
-    pub fn extract(plan: &Plan, columns: &Bound<'py, PyList>) -> PyResult<Columns<'py>> {
+    pub fn extract(plan: &PyPlan, columns: &Bound<'py, PyList>) -> PyResult<Columns<'py>> {
         let held: Vec<Held<'py>> = columns.iter().map(|parts| Held::extract(&parts)).collect::<PyResult<_>>()?;
         for (column, face) in held.iter().zip(&plan.faces) {
             if let HeldValues::Array(array) = &column.values {

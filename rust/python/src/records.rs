@@ -1,8 +1,8 @@
 //! A batch of records in one buffer.
 
 use numpy::PyArray1;
-use penstock_core::encode::recycle;
-use penstock_core::frames::Frames;
+use penstock_core::example::encode::recycle;
+use penstock_core::format::frame::Frames;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 

@@ -1,26 +1,26 @@
 //! SequenceExample: context columns and feature-list columns.
 
 use numpy::PyUntypedArray;
-use penstock_core::encode::Batch;
-use penstock_core::sequence::{self, ListInput};
+use penstock_core::example::encode::EncodeBatch;
+use penstock_core::example::sequence::{self, ListInput};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::interpreter::released;
-use crate::plan::{int64s, Columns, Held, Plan};
+use crate::plan::{int64s, Columns, Held, PyPlan};
 use crate::records::{with_slices, Records};
 
 /// The two plans of a SequenceExample.
 #[pyclass(frozen, module = "penstock._core")]
 pub struct SequencePlan {
-    context: Py<Plan>,
-    lists: Py<Plan>,
+    context: Py<PyPlan>,
+    lists: Py<PyPlan>,
 }
 
 #[pymethods]
 impl SequencePlan {
     #[new]
-    fn new(context: Py<Plan>, lists: Py<Plan>) -> SequencePlan {
+    fn new(context: Py<PyPlan>, lists: Py<PyPlan>) -> SequencePlan {
         SequencePlan { context, lists }
     }
 
@@ -56,10 +56,10 @@ impl SequencePlan {
         lists: &Bound<'_, PyList>,
         rows: usize,
     ) -> PyResult<Records> {
-        type Parts<'py> = (Bound<'py, PyAny>, Bound<'py, PyUntypedArray>, Option<Bound<'py, PyUntypedArray>>);
+        type ListParts<'py> = (Bound<'py, PyAny>, Bound<'py, PyUntypedArray>, Option<Bound<'py, PyUntypedArray>>);
         let (context, list_plan) = (self.context.get(), self.lists.get());
         let columns = Columns::extract(context, columns)?;
-        let parts: Vec<Parts<'_>> = lists.iter().map(|item| item.extract()).collect::<PyResult<_>>()?;
+        let parts: Vec<ListParts<'_>> = lists.iter().map(|item| item.extract()).collect::<PyResult<_>>()?;
         let held: Vec<Held<'_>> = parts.iter().map(|(values, _, _)| Held::extract(values)).collect::<PyResult<_>>()?;
         let inputs = columns.inputs();
         let list_inputs: Vec<ListInput<'_>> = held
@@ -68,11 +68,11 @@ impl SequencePlan {
             .map(|(held, (_, splits, present))| ListInput {
                 input: held.input(),
                 step_splits: int64s(splits),
-                present: present.as_ref().map(crate::buffers::bytes_of),
+                present: present.as_ref().map(crate::numpy_memory::bytes_of),
             })
             .collect();
         let frames = released(py, || {
-            let batch = Batch::new(&context.plan, &inputs, rows)?;
+            let batch = EncodeBatch::new(&context.plan, &inputs, rows)?;
             sequence::encode(&batch, &list_plan.plan, &list_inputs)
         })?;
         Ok(Records::from_chunks(vec![frames]))

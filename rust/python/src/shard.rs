@@ -4,48 +4,43 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::PyArray1;
-use penstock_core::array_record;
 use penstock_core::error::{Error, Kind};
-use penstock_core::feed::Options;
-use penstock_core::file::Plain;
-use penstock_core::frames::{FOOTER, HEADER};
-use penstock_core::index;
-use penstock_core::inflate::Compression;
-use penstock_core::interrupt;
-use penstock_core::opened::Opened;
+use penstock_core::feed::shard_set;
+use penstock_core::feed::FeedOptions;
+use penstock_core::format::gather::read_many;
+use penstock_core::format::index::{self, Sidecar};
+use penstock_core::format::shard::{self, Shard};
+use penstock_core::io::atomic_file::publish;
+use penstock_core::io::file::RandomAccessFile;
 use penstock_core::order::Order;
-use penstock_core::publish::publish;
-use penstock_core::shard::Sidecar;
-use penstock_core::shards;
-use penstock_core::tar;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::raise;
-use crate::feed::Feed;
+use crate::feed::PyFeed;
 use crate::interpreter::{interruptible, released};
-use crate::plan::Plan;
+use crate::plan::PyPlan;
 use crate::records::Records;
-use crate::shards::Shards;
-use crate::writer::Writer;
+use crate::shard_set::PyShardSet;
+use crate::writer::PyWriter;
 
-/// The bytes of batches that wait for whoever reads a shard in order, for each thread that makes them.
+/// Bytes of batches in flight per thread, when a shard is read in order.
 const AHEAD: usize = 32 << 20;
 
 /// Records that are read between two looks for signals.
 const READ: usize = 1 << 12;
 
 /// Where each record of a shard begins.
-#[pyclass(frozen, eq, module = "penstock._core")]
+#[pyclass(name = "Index", frozen, eq, module = "penstock._core")]
 #[derive(PartialEq)]
-pub struct Index(pub index::Index);
+pub struct PyIndex(pub index::Index);
 
 #[pymethods]
-impl Index {
+impl PyIndex {
     /// Reads a sidecar.
     #[staticmethod]
-    fn read(py: Python<'_>, path: PathBuf) -> PyResult<Index> {
-        released(py, || index::Index::read(&path)).map(Index)
+    fn read(py: Python<'_>, path: PathBuf) -> PyResult<PyIndex> {
+        released(py, || index::Index::read(&path)).map(PyIndex)
     }
 
     /// Writes the sidecar, whole or not at all.
@@ -91,15 +86,15 @@ pub fn offsets_from_dali<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py
 }
 
 /// A file whose records can be read in any order.
-#[pyclass(frozen, module = "penstock._core")]
-pub struct Shard {
-    shard: Opened,
+#[pyclass(name = "Shard", frozen, module = "penstock._core")]
+pub struct PyShard {
+    shard: Shard,
     /// The same as a sequence of one shard, which knows how to decode.
-    shards: Shards,
+    shards: PyShardSet,
 }
 
 #[pymethods]
-impl Shard {
+impl PyShard {
     /// Opens a file of any format; by the sidecar if there is one that fits, and with `strict` only by that.
     #[new]
     #[pyo3(signature = (path, sidecar = None, strict = false, progress = None))]
@@ -109,18 +104,18 @@ impl Shard {
         sidecar: Option<PathBuf>,
         strict: bool,
         progress: Option<Py<PyAny>>,
-    ) -> PyResult<Shard> {
-        let shard = interruptible(py, progress, |pulse| {
+    ) -> PyResult<PyShard> {
+        let shard = interruptible(py, progress, |progress| {
             let sidecar = match sidecar.map(|path| index::Index::read(&path)) {
                 Some(Ok(index)) if strict => Sidecar::Use(index),
                 Some(Ok(index)) => Sidecar::Try(index),
                 Some(Err(error)) if strict => return Err(error),
                 Some(Err(_)) | None => Sidecar::Ignore,
             };
-            Opened::open(&path, sidecar, None, pulse)
+            Shard::open(&path, sidecar, None, progress)
         })?;
-        let shards = Shards(Arc::new(shards::Shards::of(shard.clone())));
-        Ok(Shard { shard, shards })
+        let shards = PyShardSet(Arc::new(shard_set::ShardSet::of(shard.clone())));
+        Ok(PyShard { shard, shards })
     }
 
     fn __len__(&self) -> usize {
@@ -131,20 +126,13 @@ impl Shard {
     /// options.
     #[getter]
     fn format(&self) -> (&'static str, &str) {
-        match &self.shard {
-            Opened::TfRecord(shard) => ("tfrecord", shard.compression().name()),
-            Opened::ArrayRecord(shard) => ("array_record", shard.writer_options()),
-            Opened::Tar(shard) => ("tar", shard.compression().name()),
-        }
+        self.shard.format()
     }
 
     /// How many records a chunk has, in a file that has chunks.
     #[getter]
     fn group_size(&self) -> Option<usize> {
-        match &self.shard {
-            Opened::TfRecord(_) | Opened::Tar(_) => None,
-            Opened::ArrayRecord(shard) => Some(shard.group_size()),
-        }
+        self.shard.group_size()
     }
 
     /// The file's size in bytes.
@@ -161,10 +149,7 @@ impl Shard {
     /// The bytes of a compressed tar once it is inflated; 0 of other files.
     #[getter]
     fn inflated(&self) -> u64 {
-        match &self.shard {
-            Opened::Tar(shard) if shard.compression() != Compression::None => shard.content_bytes(),
-            _ => 0,
-        }
+        self.shard.inflated_bytes()
     }
 
     /// One record; a negative number counts from the end.
@@ -176,19 +161,12 @@ impl Shard {
     /// Some records, in the order they are asked for.
     fn read_many(&self, py: Python<'_>, records: Vec<isize>) -> PyResult<Records> {
         let records = records.into_iter().map(|record| self.number(py, record)).collect::<PyResult<Vec<_>>>()?;
-        let read = |records: &[usize]| {
-            interrupt::check()?;
-            match &self.shard {
-                Opened::TfRecord(shard) => shard.read_many(records),
-                Opened::ArrayRecord(shard) => shard.read_many(records),
-                Opened::Tar(shard) => shard.read_many(records),
-            }
-        };
+        let read = |records: &[usize]| read_many(&*self.shard, records);
         released(py, || records.chunks(READ).map(read).collect()).map(Records::from_chunks)
     }
 
     /// One record, decoded; a negative number counts from the end.
-    fn example<'py>(&self, py: Python<'py>, plan: &Bound<'py, Plan>, record: isize) -> PyResult<Bound<'py, PyDict>> {
+    fn example<'py>(&self, py: Python<'py>, plan: &Bound<'py, PyPlan>, record: isize) -> PyResult<Bound<'py, PyDict>> {
         let number = self.number(py, record)?;
         self.shards.example(py, plan, number as u64, None)
     }
@@ -198,7 +176,7 @@ impl Shard {
     fn examples<'py>(
         &self,
         py: Python<'py>,
-        plan: &Bound<'py, Plan>,
+        plan: &Bound<'py, PyPlan>,
         records: Vec<isize>,
         threads: usize,
     ) -> PyResult<Bound<'py, PyDict>> {
@@ -211,34 +189,26 @@ impl Shard {
     fn feed(
         &self,
         py: Python<'_>,
-        plan: &Bound<'_, Plan>,
+        plan: &Bound<'_, PyPlan>,
         records: (u64, u64),
         batch: usize,
         drop_remainder: bool,
         threads: usize,
-    ) -> PyResult<Feed> {
+    ) -> PyResult<PyFeed> {
         let order = Order::span(records.0, records.1).map_err(|error| raise(py, &error))?;
         let budget = threads.saturating_mul(AHEAD);
-        let options = Options { order, epoch: 0, start: 0, stop: None, batch, drop_remainder, threads, budget };
+        let options = FeedOptions { order, epoch: 0, start: 0, stop: None, batch, drop_remainder, threads, budget };
         self.shards.start(py, plan, None, false, options)
     }
 
     /// The index of this shard, for which the whole file is read once.
     #[pyo3(signature = (progress = None))]
-    fn index(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Index> {
-        interruptible(py, progress, |pulse| match &self.shard {
-            Opened::TfRecord(shard) => shard.index(pulse),
-            Opened::Tar(shard) => shard.index(pulse),
-            Opened::ArrayRecord(_) => {
-                let error = Error::usage("expected a TFRecord file, got an ArrayRecord file, which needs no index");
-                Err(error.in_file(self.shard.file().path()))
-            }
-        })
-        .map(Index)
+    fn index(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<PyIndex> {
+        interruptible(py, progress, |progress| self.shard.index(progress)).map(PyIndex)
     }
 }
 
-impl Shard {
+impl PyShard {
     /// A record's number, counted from the end if it is negative.
     fn number(&self, py: Python<'_>, record: isize) -> PyResult<usize> {
         let count = self.shard.len() as isize;
@@ -252,7 +222,7 @@ impl Shard {
 }
 
 /// One gap: offset, bytes, whole records before it, reason.
-type Gap = (u64, u64, u64, String);
+type GapFields = (u64, u64, u64, String);
 
 /// Looks at every byte of a file: the number of whole records, their bytes, the file's CRC-32C and the gaps between them.
 /// Whole records are copied into `out`, if there is one.
@@ -261,21 +231,14 @@ type Gap = (u64, u64, u64, String);
 pub fn salvage(
     py: Python<'_>,
     path: PathBuf,
-    out: Option<&Bound<'_, Writer>>,
+    out: Option<&Bound<'_, PyWriter>>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<(u64, u64, Vec<Gap>)> {
+) -> PyResult<(u64, u64, Vec<GapFields>)> {
     let out = out.map(Bound::get);
-    let report = interruptible(py, progress, |pulse| {
-        let file = Plain::open(&path)?;
+    let report = interruptible(py, progress, |progress| {
+        let file = RandomAccessFile::open(&path)?;
         let mut keep = |_: u64, record: &[u8]| out.map_or(Ok(()), |writer| writer.write_record(record));
-        if array_record::is_one(&file)? {
-            return array_record::salvage(&file, &mut keep, pulse);
-        }
-        if tar::is_one(&file)? {
-            return tar::salvage(&file, &mut keep, pulse);
-        }
-        let mut keep = |offset, frame: &[u8]| keep(offset, &frame[HEADER..frame.len() - FOOTER]);
-        penstock_core::salvage::salvage(&file, &mut keep, pulse)
+        shard::salvage(&file, &mut keep, progress)
     })?;
     let gaps = report.gaps.into_iter().map(|gap| (gap.offset, gap.bytes, gap.record, gap.reason)).collect();
     Ok((report.records, report.record_bytes, gaps))

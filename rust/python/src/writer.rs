@@ -3,32 +3,33 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use penstock_core::array_record;
-use penstock_core::encode::Batch;
-use penstock_core::frames::Frames;
-use penstock_core::inflate::Compression;
-use penstock_core::publish::inherited;
-use penstock_core::{writer, Kind};
+use penstock_core::codec::stream::Compression;
+use penstock_core::example::encode::EncodeBatch;
+use penstock_core::format::array_record;
+use penstock_core::format::frame::Frames;
+use penstock_core::format::tfrecord::writer;
+use penstock_core::io::atomic_file::inherited;
+use penstock_core::Kind;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::errors::raise;
 use crate::interpreter::released;
-use crate::plan::{Columns, Plan};
+use crate::plan::{Columns, PyPlan};
 use crate::records::Records;
-use crate::shard::{closed, Index};
+use crate::shard::{closed, PyIndex};
 
 /// A file being written, of either format.
-#[pyclass(frozen, module = "penstock._core")]
-pub struct Writer {
+#[pyclass(name = "Writer", frozen, module = "penstock._core")]
+pub struct PyWriter {
     begun: Mutex<Option<Begun>>,
-    /// Who opened it: in a fork the lock may be held by a thread that does not exist.
+    /// The process that opened it: in a fork the lock may be held by a thread that does not exist.
     process: u32,
 }
 
 enum Begun {
-    TfRecord(writer::Writer),
-    ArrayRecord(array_record::Writer),
+    TfRecord(writer::TfRecordWriter),
+    ArrayRecord(array_record::ArrayRecordWriter),
 }
 
 impl Begun {
@@ -55,9 +56,9 @@ impl Begun {
 }
 
 /// What a finished file holds: records, bytes, its CRC-32C, and the index of a TFRecord file.
-type Finished = (usize, u64, u32, Option<Index>);
+type Finished = (usize, u64, u32, Option<PyIndex>);
 
-impl Writer {
+impl PyWriter {
     fn with<T>(&self, work: impl FnOnce(&mut Begun) -> penstock_core::Result<T>) -> penstock_core::Result<T> {
         if self.is_inherited() {
             return Err(inherited());
@@ -70,8 +71,8 @@ impl Writer {
         result
     }
 
-    fn begin(begun: Begun) -> Writer {
-        Writer { begun: Mutex::new(Some(begun)), process: std::process::id() }
+    fn begin(begun: Begun) -> PyWriter {
+        PyWriter { begun: Mutex::new(Some(begun)), process: std::process::id() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Begun>> {
@@ -83,7 +84,7 @@ impl Writer {
     }
 
     /// Encodes a batch and appends its records: other threads encode while this one writes.
-    fn encode(&self, batch: &Batch<'_>, threads: usize) -> penstock_core::Result<()> {
+    fn encode(&self, batch: &EncodeBatch<'_>, threads: usize) -> penstock_core::Result<()> {
         self.with(|writer| {
             batch.encode_all(threads, |frames| {
                 writer.write_frames(&frames)?;
@@ -98,7 +99,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for PyWriter {
     fn drop(&mut self) {
         if self.is_inherited() {
             // The file is another process's, and a thread that is not here may have been in the midst of writing.
@@ -108,11 +109,12 @@ impl Drop for Writer {
 }
 
 #[pymethods]
-impl Writer {
+impl PyWriter {
     #[new]
-    fn new(py: Python<'_>, path: PathBuf, compression: &str, level: u32) -> PyResult<Writer> {
-        let writer = Compression::parse(compression).and_then(|kind| writer::Writer::create(&path, kind, level));
-        Ok(Writer::begin(Begun::TfRecord(writer.map_err(|error| raise(py, &error))?)))
+    fn new(py: Python<'_>, path: PathBuf, compression: &str, level: u32) -> PyResult<PyWriter> {
+        let writer =
+            Compression::parse(compression).and_then(|kind| writer::TfRecordWriter::create(&path, kind, level));
+        Ok(PyWriter::begin(Begun::TfRecord(writer.map_err(|error| raise(py, &error))?)))
     }
 
     /// Begins an ArrayRecord file.
@@ -124,11 +126,14 @@ impl Writer {
         compression: &str,
         level: Option<i32>,
         threads: usize,
-    ) -> PyResult<Writer> {
-        let writer = array_record::Compression::parse(compression, level).and_then(|compression| {
-            array_record::Writer::create(&path, array_record::Options { group_size, compression, threads })
+    ) -> PyResult<PyWriter> {
+        let writer = array_record::ChunkCompression::parse(compression, level).and_then(|compression| {
+            array_record::ArrayRecordWriter::create(
+                &path,
+                array_record::WriterOptions { group_size, compression, threads },
+            )
         });
-        Ok(Writer::begin(Begun::ArrayRecord(writer.map_err(|error| raise(py, &error))?)))
+        Ok(PyWriter::begin(Begun::ArrayRecord(writer.map_err(|error| raise(py, &error))?)))
     }
 
     fn __len__(&self) -> PyResult<usize> {
@@ -153,7 +158,7 @@ impl Writer {
     fn write_columns(
         &self,
         py: Python<'_>,
-        plan: &Bound<'_, Plan>,
+        plan: &Bound<'_, PyPlan>,
         columns: &Bound<'_, PyList>,
         rows: usize,
         threads: usize,
@@ -161,14 +166,14 @@ impl Writer {
         let plan = plan.get();
         let columns = Columns::extract(plan, columns)?;
         let inputs = columns.inputs();
-        released(py, || self.encode(&Batch::new(&plan.plan, &inputs, rows)?, threads))
+        released(py, || self.encode(&EncodeBatch::new(&plan.plan, &inputs, rows)?, threads))
     }
 
     /// Encodes examples and appends the records.
     fn write_examples(
         &self,
         py: Python<'_>,
-        plan: &Bound<'_, Plan>,
+        plan: &Bound<'_, PyPlan>,
         examples: &Bound<'_, PyList>,
         coerce: &Bound<'_, PyAny>,
         threads: usize,
@@ -176,7 +181,7 @@ impl Writer {
         let plan = plan.get();
         plan.gather(examples, coerce, |gathered| {
             let inputs = gathered.inputs();
-            released(py, || self.encode(&Batch::new(&plan.plan, &inputs, gathered.rows)?, threads))
+            released(py, || self.encode(&EncodeBatch::new(&plan.plan, &inputs, gathered.rows)?, threads))
         })
     }
 
@@ -197,7 +202,7 @@ impl Writer {
         let finish = |writer: &mut Begun| match writer {
             Begun::TfRecord(writer) => {
                 let index = writer.finish(sync)?;
-                Ok((index.len(), index.shard_size, index.shard_crc32c, Some(Index(index))))
+                Ok((index.len(), index.shard_size, index.shard_crc32c, Some(PyIndex(index))))
             }
             Begun::ArrayRecord(writer) => {
                 let array_record::Summary { records, size, crc32c } = writer.finish(sync)?;

@@ -1,11 +1,11 @@
-//! A column that grows piece by piece, and changes its type when a cell does not fit.
+//! A CSV column that grows block by block and widens its type when a cell does not fit.
 
-use crate::columns::{Buffer, Column};
-use crate::plan::Dtype;
+use crate::example::columns::{Column, ColumnBuffer};
+use crate::example::plan::Dtype;
 
 /// What all cells so far are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnKind {
     /// Empty.
     #[default]
     Nothing,
@@ -23,7 +23,7 @@ pub enum Kind {
 #[derive(Debug, Default)]
 pub struct Typed {
     /// What the cells are.
-    pub kind: Kind,
+    pub kind: ColumnKind,
     rows: usize,
     /// The bits of an i64, a u64, an f64 or a bool for each row; zero where the cell is empty.
     numbers: Vec<u64>,
@@ -41,7 +41,7 @@ pub struct Typed {
 
 /// What one cell is.
 #[derive(Debug, PartialEq)]
-enum Value {
+enum CellValue {
     Bool(bool),
     /// Its bits, and whether they are those of a u64 above every i64.
     Int(u64, bool),
@@ -53,7 +53,7 @@ enum Value {
 impl Typed {
     /// The cells as texts.
     pub fn texts<'a>(cells: impl Iterator<Item = &'a [u8]>) -> Typed {
-        let mut texts = Typed { kind: Kind::Text, ..Typed::default() };
+        let mut texts = Typed { kind: ColumnKind::Text, ..Typed::default() };
         texts.splits.reserve(cells.size_hint().0 + 1);
         texts.splits.push(0);
         for cell in cells {
@@ -81,32 +81,32 @@ impl Typed {
                 self.add_empty(1);
                 return true;
             }
-            Some(Value::Bool(truth)) => (Kind::Bool, u64::from(truth)),
-            Some(Value::Int(bits, above)) => {
+            Some(CellValue::Bool(truth)) => (ColumnKind::Bool, u64::from(truth)),
+            Some(CellValue::Int(bits, above)) => {
                 let negative = !above && (bits as i64) < 0;
-                if (above && self.negative || negative && self.above) && self.kind == Kind::Int {
+                if (above && self.negative || negative && self.above) && self.kind == ColumnKind::Int {
                     self.widen();
                 }
                 self.above |= above;
                 self.negative |= negative;
                 self.digits = true;
                 match self.kind {
-                    Kind::Float => (Kind::Float, as_float(bits, above).to_bits()),
-                    _ => (Kind::Int, bits),
+                    ColumnKind::Float => (ColumnKind::Float, as_float(bits, above).to_bits()),
+                    _ => (ColumnKind::Int, bits),
                 }
             }
-            Some(Value::Float(value, written)) => {
-                if self.kind == Kind::Int {
+            Some(CellValue::Float(value, written)) => {
+                if self.kind == ColumnKind::Int {
                     self.widen();
                 }
                 self.written |= written;
                 self.digits |= value.is_finite();
-                (Kind::Float, value.to_bits())
+                (ColumnKind::Float, value.to_bits())
             }
-            Some(Value::Text) => return false,
+            Some(CellValue::Text) => return false,
         };
         if self.kind != kind {
-            if self.kind != Kind::Nothing {
+            if self.kind != ColumnKind::Nothing {
                 return false;
             }
             self.kind = kind;
@@ -121,7 +121,7 @@ impl Typed {
 
     /// Adds rows without a value.
     fn add_empty(&mut self, rows: usize) {
-        if self.kind == Kind::Text {
+        if self.kind == ColumnKind::Text {
             self.splits.resize(self.splits.len() + rows, self.text.len() as i64);
         } else if rows > 0 {
             self.present.get_or_insert_with(|| vec![1; self.rows]).resize(self.rows + rows, 0);
@@ -135,25 +135,25 @@ impl Typed {
         for bits in &mut self.numbers {
             *bits = as_float(*bits, self.above).to_bits();
         }
-        self.kind = Kind::Float;
+        self.kind = ColumnKind::Float;
     }
 
     /// Adds the rows of another column, unless nothing but texts holds both.
     pub fn append(&mut self, mut other: Typed) -> bool {
-        if other.kind == Kind::Nothing {
+        if other.kind == ColumnKind::Nothing {
             self.add_empty(other.rows);
             return true;
         }
-        if self.kind == Kind::Nothing {
+        if self.kind == ColumnKind::Nothing {
             let rows = std::mem::take(self).rows;
             self.kind = other.kind;
-            self.splits = if other.kind == Kind::Text { vec![0] } else { Vec::new() };
+            self.splits = if other.kind == ColumnKind::Text { vec![0] } else { Vec::new() };
             self.add_empty(rows);
         }
         let mixed = (self.negative || other.negative) && (self.above || other.above);
         let (ours, theirs) = (self.kind, other.kind);
         for (column, beside) in [(&mut *self, theirs), (&mut other, ours)] {
-            if column.kind == Kind::Int && (beside == Kind::Float || beside == Kind::Int && mixed) {
+            if column.kind == ColumnKind::Int && (beside == ColumnKind::Float || beside == ColumnKind::Int && mixed) {
                 column.widen();
             }
         }
@@ -181,21 +181,21 @@ impl Typed {
 
     /// The whole column and its type; `None` if its cells turn out to be texts, which are gone.
     pub fn settled(mut self) -> Option<(Dtype, Column)> {
-        if self.kind == Kind::Nothing {
-            self = Typed { splits: vec![0; self.rows + 1], kind: Kind::Text, ..Typed::default() };
+        if self.kind == ColumnKind::Nothing {
+            self = Typed { splits: vec![0; self.rows + 1], kind: ColumnKind::Text, ..Typed::default() };
         }
         let dtype = match self.kind {
-            Kind::Bool => Dtype::Bool,
-            Kind::Int if self.above => Dtype::Uint64,
-            Kind::Int => Dtype::Int64,
-            Kind::Float if self.written && self.digits => Dtype::Float64,
-            Kind::Float => return None, // integers that none of 64 bits is, or nothing but nan and inf
-            Kind::Text | Kind::Nothing => Dtype::Bytes,
+            ColumnKind::Bool => Dtype::Bool,
+            ColumnKind::Int if self.above => Dtype::Uint64,
+            ColumnKind::Int => Dtype::Int64,
+            ColumnKind::Float if self.written && self.digits => Dtype::Float64,
+            ColumnKind::Float => return None, // integers that none of 64 bits is, or nothing but nan and inf
+            ColumnKind::Text | ColumnKind::Nothing => Dtype::Bytes,
         };
         let values = match self.kind {
-            Kind::Text | Kind::Nothing => Buffer::Strings(self.text),
-            Kind::Bool => Buffer::Strings(self.numbers.iter().map(|&bits| bits as u8).collect()),
-            _ => Buffer::Numbers(self.numbers, 0, 8 * self.rows),
+            ColumnKind::Text | ColumnKind::Nothing => ColumnBuffer::Strings(self.text),
+            ColumnKind::Bool => ColumnBuffer::Strings(self.numbers.iter().map(|&bits| bits as u8).collect()),
+            _ => ColumnBuffer::Numbers(self.numbers, 0, 8 * self.rows),
         };
         let value_splits = (dtype == Dtype::Bytes).then_some(self.splits);
         Some((dtype, Column { values, value_splits, row_splits: None, present: self.present, shapes: None }))
@@ -211,7 +211,7 @@ fn as_float(bits: u64, above: bool) -> f64 {
 }
 
 /// What a cell is that is not empty. Spaces around a number or a bool do not count.
-fn value(cell: &[u8]) -> Value {
+fn value(cell: &[u8]) -> CellValue {
     let (mut start, mut end) = (0, cell.len());
     while start < end && cell[start] == b' ' {
         start += 1;
@@ -223,12 +223,12 @@ fn value(cell: &[u8]) -> Value {
     match cell.first() {
         Some(b'-' | b'.' | b'0'..=b'9') => number(cell),
         Some(b't' | b'f' | b'T' | b'F') => match cell {
-            b"true" | b"True" | b"TRUE" => Value::Bool(true),
-            b"false" | b"False" | b"FALSE" => Value::Bool(false),
-            _ => Value::Text,
+            b"true" | b"True" | b"TRUE" => CellValue::Bool(true),
+            b"false" | b"False" | b"FALSE" => CellValue::Bool(false),
+            _ => CellValue::Text,
         },
         Some(b'n' | b'N' | b'i' | b'I') => float(cell, true),
-        _ => Value::Text,
+        _ => CellValue::Text,
     }
 }
 
@@ -241,11 +241,11 @@ const POWERS: [f64; 23] = [
     1e21, 1e22,
 ];
 
-fn number(cell: &[u8]) -> Value {
+fn number(cell: &[u8]) -> CellValue {
     let negative = cell[0] == b'-';
     let body = &cell[usize::from(negative)..];
     if matches!(body, [b'0', b'0'..=b'9', ..]) {
-        return Value::Text; // a code
+        return CellValue::Text; // a code
     }
     let digits = |from: usize, sum: u64| {
         let mut sum = sum;
@@ -266,25 +266,25 @@ fn number(cell: &[u8]) -> Value {
         return float(cell, true);
     }
     let value = mantissa as f64 / POWERS[decimals]; // of two exact numbers: rounded once, as it must be
-    Value::Float(if negative { -value } else { value }, true)
+    CellValue::Float(if negative { -value } else { value }, true)
 }
 
-fn integer(cell: &[u8], negative: bool, size: u64) -> Value {
+fn integer(cell: &[u8], negative: bool, size: u64) -> CellValue {
     let length = cell.len() - usize::from(negative);
     let size = if length <= SHORT { Some(size) } else { text(cell).parse().ok() };
     match size {
-        _ if length == 0 => Value::Text,
-        Some(size) if !negative => Value::Int(size, size > i64::MAX as u64),
-        Some(size @ 1..) if size <= i64::MIN.unsigned_abs() => Value::Int(size.wrapping_neg(), false),
+        _ if length == 0 => CellValue::Text,
+        Some(size) if !negative => CellValue::Int(size, size > i64::MAX as u64),
+        Some(size @ 1..) if size <= i64::MIN.unsigned_abs() => CellValue::Int(size.wrapping_neg(), false),
         _ => float(cell, false), // -0 too
     }
 }
 
 /// A number in any other form, by the standard library: the nearest float there is.
-fn float(cell: &[u8], written: bool) -> Value {
+fn float(cell: &[u8], written: bool) -> CellValue {
     match text(cell).parse::<f64>() {
-        Ok(value) if value.is_finite() || !cell.iter().any(u8::is_ascii_digit) => Value::Float(value, written),
-        _ => Value::Text,
+        Ok(value) if value.is_finite() || !cell.iter().any(u8::is_ascii_digit) => CellValue::Float(value, written),
+        _ => CellValue::Text,
     }
 }
 
@@ -300,23 +300,23 @@ mod tests {
     #[test]
     fn what_a_cell_is() {
         let cases = [
-            ("7", Value::Int(7, false)),
-            (" -3 ", Value::Int(-3i64 as u64, false)),
-            ("9223372036854775808", Value::Int(1 << 63, true)),
-            ("-9223372036854775808", Value::Int(1 << 63, false)),
-            ("18446744073709551615", Value::Int(u64::MAX, true)),
-            ("18446744073709551616", Value::Float(18446744073709551616.0, false)),
-            ("-9223372036854775809", Value::Float(-9223372036854775808.0, false)),
-            ("-0", Value::Float(-0.0, false)),
-            ("0.5", Value::Float(0.5, true)),
-            (".5", Value::Float(0.5, true)),
-            ("5.", Value::Float(5.0, true)),
-            ("1e3", Value::Float(1000.0, true)),
-            ("-1.5E+2", Value::Float(-150.0, true)),
-            ("0.1234567890123456789012", Value::Float(0.123_456_789_012_345_68, true)),
-            ("-Infinity", Value::Float(f64::NEG_INFINITY, true)),
-            ("inf", Value::Float(f64::INFINITY, true)),
-            ("True", Value::Bool(true)),
+            ("7", CellValue::Int(7, false)),
+            (" -3 ", CellValue::Int(-3i64 as u64, false)),
+            ("9223372036854775808", CellValue::Int(1 << 63, true)),
+            ("-9223372036854775808", CellValue::Int(1 << 63, false)),
+            ("18446744073709551615", CellValue::Int(u64::MAX, true)),
+            ("18446744073709551616", CellValue::Float(18446744073709551616.0, false)),
+            ("-9223372036854775809", CellValue::Float(-9223372036854775808.0, false)),
+            ("-0", CellValue::Float(-0.0, false)),
+            ("0.5", CellValue::Float(0.5, true)),
+            (".5", CellValue::Float(0.5, true)),
+            ("5.", CellValue::Float(5.0, true)),
+            ("1e3", CellValue::Float(1000.0, true)),
+            ("-1.5E+2", CellValue::Float(-150.0, true)),
+            ("0.1234567890123456789012", CellValue::Float(0.123_456_789_012_345_68, true)),
+            ("-Infinity", CellValue::Float(f64::NEG_INFINITY, true)),
+            ("inf", CellValue::Float(f64::INFINITY, true)),
+            ("True", CellValue::Bool(true)),
         ];
         for (cell, expected) in cases {
             assert_eq!(value(cell.as_bytes()), expected, "{cell}");
@@ -346,7 +346,7 @@ mod tests {
             "true false",
         ];
         for cell in texts {
-            assert_eq!(value(cell.as_bytes()), Value::Text, "{cell}");
+            assert_eq!(value(cell.as_bytes()), CellValue::Text, "{cell}");
         }
     }
 
@@ -357,7 +357,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let (whole, decimals) = (state >> (state % 60 + 2), state >> 40);
             let cell = format!("{}{whole}.{decimals}", if state & 1 == 0 { "-" } else { "" });
-            assert_eq!(value(cell.as_bytes()), Value::Float(cell.parse().unwrap(), true), "{cell}");
+            assert_eq!(value(cell.as_bytes()), CellValue::Float(cell.parse().unwrap(), true), "{cell}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Text to cells: where records end, and where the cells of each begin and end.
+//! Splits CSV text into records and cells.
 
 use crate::error::{Error, Result};
 
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 pub struct Dialect {
     delimiter: [u8; 4],
     length: usize,
-    /// A space after each delimiter belongs to nobody.
+    /// A space after each delimiter is not part of a cell.
     pub spaced: bool,
 }
 

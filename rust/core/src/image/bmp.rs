@@ -1,13 +1,13 @@
 //! BMP: uncompressed, with a palette or with 24 or 32 bits a pixel.
 
 use crate::error::Result;
-use crate::image::formats::{Format, Shape};
+use crate::image::formats::{ImageFormat, ImageShape};
 use crate::limits;
 
 /// Numbers of a header, little endian; 0 behind its end.
-struct Header<'a>(&'a [u8]);
+struct BmpHeader<'a>(&'a [u8]);
 
-impl Header<'_> {
+impl BmpHeader<'_> {
     fn u16(&self, at: usize) -> usize {
         self.0.get(at..at + 2).map_or(0, |bytes| usize::from(u16::from_le_bytes([bytes[0], bytes[1]])))
     }
@@ -26,9 +26,9 @@ const FILE_HEADER: usize = 14;
 const USUAL_MASKS: [usize; 3] = [0x00ff_0000, 0x0000_ff00, 0x0000_00ff];
 
 /// Decodes into `out`: RGB.
-pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<Shape> {
-    let broken = |what: &str| Err(Format::Bmp.broken(what));
-    let header = Header(bytes);
+pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<ImageShape> {
+    let broken = |what: &str| Err(ImageFormat::Bmp.broken(what));
+    let header = BmpHeader(bytes);
     let (start, info) = (header.u32(10), header.u32(FILE_HEADER));
     let old = info == 12;
     if !old && info < 40 || bytes.len() < FILE_HEADER + info {
@@ -47,7 +47,7 @@ pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<Shape> {
     }
     let from_top = height < 0;
     let (height, width) = (height.unsigned_abs() as usize, usize::try_from(width).unwrap_or(0));
-    let pixels = Format::Bmp.pixels(height, width, bytes.len())?;
+    let pixels = ImageFormat::Bmp.pixels(height, width, bytes.len())?;
     let stride = (width * depth).div_ceil(32) * 4;
     let Some(rows) = bytes.get(start..).filter(|rows| rows.len() >= stride * height) else {
         return broken("one that ends too early");

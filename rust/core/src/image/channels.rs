@@ -1,4 +1,4 @@
-//! From one number of channels to another.
+//! Converts pixels between numbers of channels.
 
 use crate::error::Result;
 use crate::limits;

@@ -1,14 +1,14 @@
-//! A look at an image file's header: enough to find a broken file without decoding it.
+//! Reads the header of an image file: enough to find a damaged file without decoding it.
 
 use crate::error::{Error, Result};
-use crate::image::formats::Format;
+use crate::image::formats::ImageFormat;
 use crate::image::tiff;
 
-/// What the header of an image says.
+/// The header of an image file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct ImageHeader {
     /// What the bytes are.
-    pub format: Format,
+    pub format: ImageFormat,
     /// Columns.
     pub width: u32,
     /// Rows.
@@ -18,44 +18,44 @@ pub struct Header {
 /// Width and height, or what is wrong with the bytes.
 type Size = std::result::Result<[u32; 2], String>;
 
-impl Header {
+impl ImageHeader {
     /// The header of an image file. A file that ends too early is broken too, as far as its format tells.
-    pub fn of(bytes: &[u8]) -> Result<Header> {
+    pub fn of(bytes: &[u8]) -> Result<ImageHeader> {
         let broken = |problem: String| Error::corrupt(format!("expected an image, got {problem}"));
-        let format = match Format::of(bytes) {
+        let format = match ImageFormat::of(bytes) {
             Ok(format) => format,
             Err(_) if bytes.is_empty() => return Err(broken("an empty file".into())),
-            Err(_) if bytes.starts_with(b"\xff\xd8") => Format::Jpeg,
+            Err(_) if bytes.starts_with(b"\xff\xd8") => ImageFormat::Jpeg,
             Err(_) => {
                 let first: Vec<String> = bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
                 return Err(broken(format!("bytes of no known format ({})", first.join(" "))));
             }
         };
         let size = match format {
-            Format::Jpeg => jpeg(bytes),
-            Format::Png => png(bytes),
-            Format::Gif => {
+            ImageFormat::Jpeg => jpeg(bytes),
+            ImageFormat::Png => png(bytes),
+            ImageFormat::Gif => {
                 little(bytes, 6, 2).zip(little(bytes, 8, 2)).map(<[u32; 2]>::from).ok_or_else(|| cut(format))
             }
-            Format::WebP => webp(bytes),
-            Format::Bmp => bmp(bytes),
-            Format::Tiff => return of_tiff(bytes),
+            ImageFormat::WebP => webp(bytes),
+            ImageFormat::Bmp => bmp(bytes),
+            ImageFormat::Tiff => return of_tiff(bytes),
         };
         match size.map_err(broken)? {
-            [width, height] if width > 0 && height > 0 => Ok(Header { format, width, height }),
+            [width, height] if width > 0 && height > 0 => Ok(ImageHeader { format, width, height }),
             [width, height] => Err(broken(format!("{} of {width} x {height} pixels", format.name()))),
         }
     }
 }
 
-fn of_tiff(bytes: &[u8]) -> Result<Header> {
+fn of_tiff(bytes: &[u8]) -> Result<ImageHeader> {
     match tiff::size(bytes)? {
-        [width, height] if width > 0 && height > 0 => Ok(Header { format: Format::Tiff, width, height }),
-        [width, height] => Err(Format::Tiff.broken(format!("one of {width} x {height} pixels"))),
+        [width, height] if width > 0 && height > 0 => Ok(ImageHeader { format: ImageFormat::Tiff, width, height }),
+        [width, height] => Err(ImageFormat::Tiff.broken(format!("one of {width} x {height} pixels"))),
     }
 }
 
-fn cut(format: Format) -> String {
+fn cut(format: ImageFormat) -> String {
     format!("a {} that ends in its header", format.name())
 }
 
@@ -77,7 +77,7 @@ fn ends_with(bytes: &[u8], start: usize, end: &[u8]) -> bool {
 
 /// Walks from marker to marker, each with the length of what follows, up to the first scan.
 fn jpeg(bytes: &[u8]) -> Size {
-    let ends = || cut(Format::Jpeg);
+    let ends = || cut(ImageFormat::Jpeg);
     let mut size = None;
     let mut at = 2;
     loop {
@@ -117,7 +117,7 @@ fn png(bytes: &[u8]) -> Size {
     if bytes.get(8..16) != Some(b"\0\0\0\rIHDR") {
         return Err("a PNG without its header".into());
     }
-    let size = big(bytes, 16, 4).zip(big(bytes, 20, 4)).ok_or_else(|| cut(Format::Png))?;
+    let size = big(bytes, 16, 4).zip(big(bytes, 20, 4)).ok_or_else(|| cut(ImageFormat::Png))?;
     match ends_with(bytes, 24, b"IEND\xae\x42\x60\x82") {
         true => Ok(size.into()),
         false => Err("a PNG that ends too early: it has no end chunk".into()),
@@ -129,7 +129,7 @@ fn webp(bytes: &[u8]) -> Size {
     if size > bytes.len() {
         return Err(format!("a WebP that ends too early: {} of {size} bytes", bytes.len()));
     }
-    let kind = bytes.get(12..30).ok_or_else(|| cut(Format::WebP))?;
+    let kind = bytes.get(12..30).ok_or_else(|| cut(ImageFormat::WebP))?;
     let number = |at, length| little(bytes, at, length).unwrap_or(0);
     match (&kind[..4], &kind[8..14]) {
         (b"VP8X", _) => Ok([number(24, 3) + 1, number(27, 3) + 1]),
@@ -140,7 +140,7 @@ fn webp(bytes: &[u8]) -> Size {
 }
 
 fn bmp(bytes: &[u8]) -> Size {
-    let number = |at, length| little(bytes, at, length).ok_or_else(|| cut(Format::Bmp));
+    let number = |at, length| little(bytes, at, length).ok_or_else(|| cut(ImageFormat::Bmp));
     let (start, header) = (number(10, 4)?, number(14, 4)?);
     let (width, height, depth, compression) = match header {
         12 => (number(18, 2)?, number(20, 2)?, number(24, 2)?, 0),
@@ -168,17 +168,17 @@ mod tests {
 
     #[test]
     fn the_size_is_in_the_header_and_the_end_is_there() {
-        assert_eq!(Header::of(JPEG).unwrap(), Header { format: Format::Jpeg, width: 3, height: 2 });
+        assert_eq!(ImageHeader::of(JPEG).unwrap(), ImageHeader { format: ImageFormat::Jpeg, width: 3, height: 2 });
         for length in 0..JPEG.len() {
-            assert!(Header::of(&JPEG[..length]).is_err(), "{length} bytes");
+            assert!(ImageHeader::of(&JPEG[..length]).is_err(), "{length} bytes");
         }
         let appended = [JPEG, b"by a camera"].concat();
-        assert!(Header::of(&appended).is_ok());
+        assert!(ImageHeader::of(&appended).is_ok());
     }
 
     #[test]
     fn what_is_wrong_is_told() {
-        let message = |bytes: &[u8]| Header::of(bytes).unwrap_err().message().to_string();
+        let message = |bytes: &[u8]| ImageHeader::of(bytes).unwrap_err().message().to_string();
         assert_eq!(message(b""), "expected an image, got an empty file");
         assert_eq!(message(b"text"), "expected an image, got bytes of no known format (74 65 78 74)");
         assert_eq!(message(b"GIF89a\0\0\x01\0"), "expected an image, got GIF of 0 x 1 pixels");

@@ -10,17 +10,17 @@ use zune_jpeg::errors::DecodeErrors;
 use zune_jpeg::JpegDecoder;
 
 use crate::error::{Error, Result};
-use crate::image::formats::{Format, Shape};
+use crate::image::formats::{ImageFormat, ImageShape};
 use crate::limits;
 
 const LONGEST_SIDE: usize = 1 << 16;
 
 fn broken(error: &DecodeErrors) -> Error {
     match error {
-        DecodeErrors::Format(what) => Format::Jpeg.broken(format!("damage ({})", what.trim())),
-        DecodeErrors::FormatStatic(what) => Format::Jpeg.broken(format!("damage ({what})")),
-        DecodeErrors::ExhaustedData | DecodeErrors::IoErrors(_) => Format::Jpeg.broken("one that ends too early"),
-        other => Format::Jpeg.broken(format!("damage ({other})")),
+        DecodeErrors::Format(what) => ImageFormat::Jpeg.broken(format!("damage ({})", what.trim())),
+        DecodeErrors::FormatStatic(what) => ImageFormat::Jpeg.broken(format!("damage ({what})")),
+        DecodeErrors::ExhaustedData | DecodeErrors::IoErrors(_) => ImageFormat::Jpeg.broken("one that ends too early"),
+        other => ImageFormat::Jpeg.broken(format!("damage ({other})")),
     }
 }
 
@@ -58,16 +58,16 @@ fn has_scans_apart(bytes: &[u8]) -> bool {
 pub(super) const DECODER: &str = if cfg!(feature = "turbo") { "libjpeg-turbo" } else { "zune-jpeg" };
 
 /// Decodes into `out`: grey where that is stored or wanted, RGB otherwise.
-pub(super) fn read(bytes: &[u8], wanted: Option<usize>, out: &mut Vec<u8>) -> Result<Shape> {
-    // Strict: what is damaged is told, not painted grey.
+pub(super) fn read(bytes: &[u8], wanted: Option<usize>, out: &mut Vec<u8>) -> Result<ImageShape> {
+    // Strict: damage is an error, not grey pixels.
     let options =
         DecoderOptions::default().set_strict_mode(true).set_max_width(LONGEST_SIDE).set_max_height(LONGEST_SIDE);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
     decoder.decode_headers().map_err(|error| broken(&error))?;
     let (width, height) = decoder.dimensions().unwrap_or((0, 0));
-    let pixels = Format::Jpeg.pixels(height, width, bytes.len())?;
+    let pixels = ImageFormat::Jpeg.pixels(height, width, bytes.len())?;
     if !has_end(bytes) {
-        return Err(Format::Jpeg.broken("one that ends too early"));
+        return Err(ImageFormat::Jpeg.broken("one that ends too early"));
     }
     let grey = match decoder.input_colorspace() {
         Some(ColorSpace::Luma) => wanted.is_none_or(|channels| channels == 1),
@@ -84,7 +84,7 @@ pub(super) fn read(bytes: &[u8], wanted: Option<usize>, out: &mut Vec<u8>) -> Re
         return Ok([height, width, channels]);
     }
     if has_scans_apart(bytes) {
-        let error = Format::Jpeg.broken("a scan for each colour, which is not decoded");
+        let error = ImageFormat::Jpeg.broken("a scan for each colour, which is not decoded");
         return Err(error.advise("Save it anew, or store it through Pillow."));
     }
     decoder.decode_into(out).map_err(|error| broken(&error))?;

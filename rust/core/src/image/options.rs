@@ -1,7 +1,7 @@
-//! What becomes of an image: which part of it, how large, in how many channels.
+//! Options of image decoding: crop, size and number of channels.
 
 use crate::error::{Error, Result};
-use crate::image::random::Random;
+use crate::random::SplitMix64;
 
 /// Which part of an image is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Crop {
 
 /// What to decode to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Options {
+pub struct ImageOptions {
     /// The exact height and width of the result.
     pub size: Option<(usize, usize)>,
     /// The longer side of the result is at most this; smaller images are left as they are.
@@ -48,9 +48,9 @@ pub struct Options {
     pub seed: u64,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for ImageOptions {
+    fn default() -> ImageOptions {
+        ImageOptions {
             size: None,
             max_side: None,
             crop: Crop::None,
@@ -66,7 +66,7 @@ impl Default for Options {
 /// The longest side that a result may have.
 pub const MAX_SIDE: usize = 1 << 16;
 
-impl Options {
+impl ImageOptions {
     /// Refuses options that make no sense.
     pub fn check(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::usage(message));
@@ -110,7 +110,7 @@ impl Options {
 
     /// What to do with an image of this size.
     pub(super) fn draw(&self, height: usize, width: usize, random: u64) -> Drawn {
-        let mut random = Random(random);
+        let mut random = SplitMix64(random);
         let flip = random.unit() < self.flip;
         let area = match self.crop {
             Crop::None => Area { top: 0, left: 0, height, width },
@@ -168,7 +168,7 @@ impl Area {
 
     /// A part of a random share of the area in a random aspect ratio, as torchvision's RandomResizedCrop defines it: the
     /// logarithm of the ratio is uniform; if ten tries do not fit, the largest centered part of an allowed ratio.
-    fn random(height: usize, width: usize, scale: (f64, f64), ratio: (f64, f64), random: &mut Random) -> Area {
+    fn random(height: usize, width: usize, scale: (f64, f64), ratio: (f64, f64), random: &mut SplitMix64) -> Area {
         let whole = height as f64 * width as f64;
         let (least, most) = (ratio.0.ln(), ratio.1.ln());
         for _ in 0..TRIES {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn random_crops_stay_inside_and_within_their_bounds() {
-        let options = Options { crop: Crop::Random, ..Options::default() };
+        let options = ImageOptions { crop: Crop::Random, ..ImageOptions::default() };
         for seed in 0..5000 {
             let Area { top, left, height, width } = options.draw(375, 500, seed).area;
             assert!(top + height <= 375 && left + width <= 500, "{seed}");
@@ -230,9 +230,9 @@ mod tests {
 
     #[test]
     fn images_too_long_for_a_random_crop_are_cropped_at_their_center() {
-        let area = Area::random(10, 1000, (0.9, 1.0), (0.75, 4.0 / 3.0), &mut Random(1));
+        let area = Area::random(10, 1000, (0.9, 1.0), (0.75, 4.0 / 3.0), &mut SplitMix64(1));
         assert_eq!(area, Area { top: 0, left: 493, height: 10, width: 13 });
-        let area = Area::random(1000, 10, (0.9, 1.0), (0.75, 4.0 / 3.0), &mut Random(1));
+        let area = Area::random(1000, 10, (0.9, 1.0), (0.75, 4.0 / 3.0), &mut SplitMix64(1));
         assert_eq!(area, Area { top: 493, left: 0, height: 13, width: 10 });
     }
 
@@ -247,20 +247,20 @@ mod tests {
     #[test]
     fn options_that_make_no_sense_are_refused() {
         let refused = [
-            Options { size: Some((0, 5)), ..Options::default() },
-            Options { size: Some((5, MAX_SIDE + 1)), ..Options::default() },
-            Options { size: Some((5, 5)), max_side: Some(5), ..Options::default() },
-            Options { size: Some((5, 5)), channels: None, ..Options::default() },
-            Options { crop: Crop::Center, ..Options::default() },
-            Options { channels: Some(2), ..Options::default() },
-            Options { flip: 1.5, ..Options::default() },
-            Options { flip: f64::NAN, ..Options::default() },
-            Options { scale: (0.0, 1.0), ..Options::default() },
-            Options { ratio: (2.0, 1.0), ..Options::default() },
+            ImageOptions { size: Some((0, 5)), ..ImageOptions::default() },
+            ImageOptions { size: Some((5, MAX_SIDE + 1)), ..ImageOptions::default() },
+            ImageOptions { size: Some((5, 5)), max_side: Some(5), ..ImageOptions::default() },
+            ImageOptions { size: Some((5, 5)), channels: None, ..ImageOptions::default() },
+            ImageOptions { crop: Crop::Center, ..ImageOptions::default() },
+            ImageOptions { channels: Some(2), ..ImageOptions::default() },
+            ImageOptions { flip: 1.5, ..ImageOptions::default() },
+            ImageOptions { flip: f64::NAN, ..ImageOptions::default() },
+            ImageOptions { scale: (0.0, 1.0), ..ImageOptions::default() },
+            ImageOptions { ratio: (2.0, 1.0), ..ImageOptions::default() },
         ];
         for options in refused {
             assert!(options.check().is_err(), "{options:?}");
         }
-        assert!(Options::default().check().is_ok());
+        assert!(ImageOptions::default().check().is_ok());
     }
 }

@@ -5,7 +5,7 @@ use std::io::Cursor;
 use png::{Decoder, DecodingError, Limits, Transformations};
 
 use crate::error::{Error, Result};
-use crate::image::formats::{Format, Shape};
+use crate::image::formats::{ImageFormat, ImageShape};
 use crate::limits;
 
 /// What the decoder may take besides the pixels: chunks that are kept, rows that are filtered.
@@ -14,9 +14,9 @@ const WORK_BYTES: usize = 1 << 24;
 fn broken(error: &DecodingError) -> Error {
     match error {
         DecodingError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-            Format::Png.broken("one that ends too early")
+            ImageFormat::Png.broken("one that ends too early")
         }
-        other => Format::Png.broken(format!("damage ({})", plain(&other.to_string()))),
+        other => ImageFormat::Png.broken(format!("damage ({})", plain(&other.to_string()))),
     }
 }
 
@@ -31,14 +31,14 @@ fn plain(said: &str) -> String {
 }
 
 /// Decodes into `out`: palettes become colours, 16 bits become the upper 8, an animation its still image.
-pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<Shape> {
+pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<ImageShape> {
     let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: WORK_BYTES });
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
     decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
     let header = decoder.read_header_info().map_err(|error| broken(&error))?;
     let (height, width) = (header.height as usize, header.width as usize);
-    let pixels = Format::Png.pixels(height, width, bytes.len())?;
+    let pixels = ImageFormat::Png.pixels(height, width, bytes.len())?;
     let mut reader = decoder.read_info().map_err(|error| broken(&error))?;
     let channels = reader.output_color_type().0.samples();
     limits::grow_to(out, pixels * channels, 0)?;

@@ -1,17 +1,23 @@
-//! A part of an image, brought to a size.
+//! Crops and resizes an image.
 
 use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
 use fast_image_resize::pixels::{U8x2, U8x3, U8x4, U8};
 use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 
 use crate::error::{Error, Result};
-use crate::image::formats::Shape;
+use crate::image::formats::ImageShape;
 use crate::image::options::{Area, Drawn};
 
 /// Writes the drawn part of an image into `out`, which has the room of the target.
 ///
 /// Bilinear, over all pixels that a target's pixel covers when it shrinks (antialiased). Colours are weighted by their alpha.
-pub(super) fn resize(resizer: &mut Resizer, pixels: &[u8], shape: Shape, drawn: &Drawn, out: &mut [u8]) -> Result<()> {
+pub(super) fn resize(
+    resizer: &mut Resizer,
+    pixels: &[u8],
+    shape: ImageShape,
+    drawn: &Drawn,
+    out: &mut [u8],
+) -> Result<()> {
     let [height, width, channels] = shape;
     let Drawn { area, target, flip } = *drawn;
     if target == (area.height, area.width) {

@@ -7,7 +7,7 @@ use tiff::tags::{SampleFormat, Tag};
 use tiff::{ColorType, TiffError};
 
 use crate::error::{Error, Result};
-use crate::image::formats::{Format, Shape, MAX_PIXELS};
+use crate::image::formats::{ImageFormat, ImageShape, MAX_PIXELS};
 use crate::limits;
 
 /// Memory for the decoder's own use: one compressed strip or tile, and one row of it.
@@ -18,17 +18,17 @@ const VALUE_RATIO: usize = 64;
 fn broken(error: &TiffError) -> Error {
     match error {
         TiffError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-            Format::Tiff.broken("one that ends too early")
+            ImageFormat::Tiff.broken("one that ends too early")
         }
         TiffError::UnsupportedError(variant) => unsupported(variant.to_string().trim_end_matches(" is unsupported")),
-        other => Format::Tiff.broken(format!("damage ({other})")),
+        other => ImageFormat::Tiff.broken(format!("damage ({other})")),
     }
 }
 
 /// The error for a variant of TIFF that is not decoded.
 fn unsupported(variant: impl std::fmt::Display) -> Error {
     let advice = "Convert it to 8 or 16 bits a channel, uncompressed or compressed by LZW, Deflate, PackBits or JPEG.";
-    Format::Tiff.broken(format!("one that is not supported: {variant}")).advise(advice)
+    ImageFormat::Tiff.broken(format!("one that is not supported: {variant}")).advise(advice)
 }
 
 fn open(bytes: &[u8]) -> Result<Decoder<Cursor<&[u8]>>> {
@@ -49,19 +49,19 @@ pub(super) fn size(bytes: &[u8]) -> Result<[u32; 2]> {
         let (offsets, counts) = (values(offsets)?.unwrap_or_default(), values(counts)?.unwrap_or_default());
         let end = offsets.iter().zip(&counts).map(|(offset, count)| offset.saturating_add(*count)).max().unwrap_or(0);
         if end > bytes.len() as u64 {
-            return Err(Format::Tiff.broken(format!("one that ends too early: {} of {end} bytes", bytes.len())));
+            return Err(ImageFormat::Tiff.broken(format!("one that ends too early: {} of {end} bytes", bytes.len())));
         }
     }
     Ok([width, height])
 }
 
 /// Decodes into `out`: 16 bits become the upper 8, fewer than 8 bits are spread over 0 to 255.
-pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<Shape> {
+pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<ImageShape> {
     let mut decoder = open(bytes)?;
     let failed = |error: TiffError| broken(&error);
     let (width, height) = decoder.dimensions().map_err(failed)?;
     let (height, width) = (height as usize, width as usize);
-    let pixels = Format::Tiff.pixels(height, width, bytes.len())?;
+    let pixels = ImageFormat::Tiff.pixels(height, width, bytes.len())?;
     let color = decoder.colortype().map_err(failed)?;
     let (channels, depth) = match color {
         ColorType::Gray(depth @ (1 | 2 | 4 | 8 | 16)) => (1, depth),
@@ -80,7 +80,7 @@ pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<Shape> {
     // A strip or a tile may be larger than the image, which the decoder makes room for.
     let (chunk_width, chunk_height) = decoder.chunk_dimensions();
     if (chunk_width as usize).checked_mul(chunk_height as usize).is_none_or(|chunk| chunk > pixels.max(1 << 16) * 16) {
-        return Err(Format::Tiff.broken(format!("tiles of {chunk_width} x {chunk_height} pixels")));
+        return Err(ImageFormat::Tiff.broken(format!("tiles of {chunk_width} x {chunk_height} pixels")));
     }
     let row_bytes = (width * channels * usize::from(depth)).div_ceil(8);
     let planes = layout.planes.max(1);
@@ -92,7 +92,7 @@ pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<Shape> {
     decoder.read_image_bytes(&mut stored).map_err(failed)?;
     let plane_row = if planes == 1 { row_bytes } else { (width * usize::from(depth)).div_ceil(8) };
     if stored.len() < plane_row * height * planes {
-        return Err(Format::Tiff.broken(format!("{} bytes of pixels", stored.len())));
+        return Err(ImageFormat::Tiff.broken(format!("{} bytes of pixels", stored.len())));
     }
     let value = |row: &[u8], sample: usize| match depth {
         16 => u16::from_ne_bytes([row[2 * sample], row[2 * sample + 1]]).to_be_bytes()[0],
@@ -165,7 +165,7 @@ mod tests {
         out
     }
 
-    fn decoded(bytes: &[u8]) -> (Shape, Vec<u8>) {
+    fn decoded(bytes: &[u8]) -> (ImageShape, Vec<u8>) {
         let mut out = Vec::new();
         (read(bytes, &mut out).unwrap(), out)
     }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use turbojpeg::{Colorspace, Decompressor, Image, PixelFormat};
 
-use crate::image::formats::Shape;
+use crate::image::formats::ImageShape;
 
 thread_local! {
     /// One for each thread: to make one takes longer than to decode a thumbnail.
@@ -16,7 +16,7 @@ const MOST_SCANS: u32 = 500;
 
 /// Decodes into `out`, which is as large as `shape` says. `false` for what it does not take as it is: damage of any
 /// kind, and colours that it would not turn into RGB. `out` may be written to even so.
-pub(super) fn decode(bytes: &[u8], shape: Shape, out: &mut [u8]) -> bool {
+pub(super) fn decode(bytes: &[u8], shape: ImageShape, out: &mut [u8]) -> bool {
     let [height, width, channels] = shape;
     let format = if channels == 1 { PixelFormat::GRAY } else { PixelFormat::RGB };
     DECOMPRESSOR.with_borrow_mut(|decompressor| {

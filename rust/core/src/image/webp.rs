@@ -5,15 +5,15 @@ use std::io::Cursor;
 use image_webp::{DecodingError, WebPDecoder};
 
 use crate::error::{Error, Result};
-use crate::image::formats::{Format, Shape};
+use crate::image::formats::{ImageFormat, ImageShape};
 use crate::limits;
 
 fn broken(error: &DecodingError) -> Error {
     match error {
         DecodingError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-            Format::WebP.broken("one that ends too early")
+            ImageFormat::WebP.broken("one that ends too early")
         }
-        other => Format::WebP.broken(format!("damage ({other})")),
+        other => ImageFormat::WebP.broken(format!("damage ({other})")),
     }
 }
 
@@ -49,26 +49,26 @@ fn check_frame(bytes: &[u8], [width, height]: [u32; 2]) -> Result<()> {
 }
 
 fn same(frame: &[u8], size: [u32; 2]) -> Result<()> {
-    // The two upper bits of each side are a scale, for whoever shows it.
+    // The two upper bits of each side are a display scale.
     let found =
         [6, 8].map(|at| frame.get(at..at + 2).map_or(0, |b| u32::from(u16::from_le_bytes([b[0], b[1]]) & 0x3fff)));
     match found == size {
         true => Ok(()),
         false => {
             let [[width, height], [wide, high]] = [found, size];
-            Err(Format::WebP
+            Err(ImageFormat::WebP
                 .broken(format!("a frame of {width} x {height} pixels where {wide} x {high} were announced")))
         }
     }
 }
 
 /// Decodes into `out`: RGB, and alpha where the file has it.
-pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<Shape> {
+pub(super) fn read(bytes: &[u8], out: &mut Vec<u8>) -> Result<ImageShape> {
     let mut decoder = WebPDecoder::new(Cursor::new(bytes)).map_err(|error| broken(&error))?;
     let (width, height) = decoder.dimensions();
     check_frame(bytes, [width, height])?;
     let (height, width) = (height as usize, width as usize);
-    let pixels = Format::WebP.pixels(height, width, bytes.len())?;
+    let pixels = ImageFormat::WebP.pixels(height, width, bytes.len())?;
     let channels = if decoder.has_alpha() { 4 } else { 3 };
     decoder.set_memory_limit(pixels.saturating_mul(16));
     limits::grow_to(out, pixels * channels, 0)?;
